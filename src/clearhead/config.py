@@ -1,0 +1,314 @@
+"""Settings: TOML in, frozen and validated values out, and back again. Each default stands once, here.
+
+The text under a field is its help. An impossible value fails when the settings are made, not when they are used.
+"""
+
+import difflib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from clearhead.errors import ConfigError, shown
+
+FORMAT: Literal[1] = 1
+"""The format of a run folder; CHANGELOG.md promises which versions read which."""
+
+Layers = Annotated[int, Field(ge=1, le=256)]
+Width = Annotated[int, Field(ge=1, le=65_536)]
+Vocabulary = Annotated[int, Field(ge=1, le=2_000_000)]
+Length = Annotated[int, Field(ge=1, le=1_000_000)]
+Count = Annotated[int, Field(ge=0, le=2_000_000_000)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Positive = Annotated[float, Field(gt=0, le=1e9)]
+
+
+class Settings(BaseModel):
+    """A frozen section of settings that refuses what it does not know."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ConfigError(explain(error, type(self))) from None
+
+    def but(self, **changes: Any) -> Self:
+        """The same settings with some of them changed, and validated anew."""
+        return type(self)(**{**self.model_dump(exclude_unset=True), **changes})
+
+
+class ModelConfig(Settings):
+    """The shape of a Transformer."""
+
+    family: Literal["encoder-decoder", "encoder", "decoder"] = "encoder-decoder"
+    """Which stacks there are: both (translate, answer), the encoder alone (read), the decoder alone (write)."""
+    vocab_size: Vocabulary = 8_000
+    """Tokens the model can read and write."""
+    source_vocab_size: Vocabulary | None = None
+    """Tokens on the source side when it has a tokenizer of its own; absent: the same vocabulary."""
+    d_model: Width = 128
+    """Width of the residual stream; every layer reads and writes vectors this long."""
+    d_ff: Width = 256
+    """Hidden units of each feed-forward network."""
+    n_heads: Layers = 4
+    """Heads per attention layer; must divide d_model."""
+    n_encoder_layers: Layers = 4
+    """Blocks in the encoder; a decoder-only model ignores it."""
+    n_decoder_layers: Layers = 4
+    """Blocks in the decoder; an encoder-only model ignores it."""
+    norm: Literal["post", "pre"] = "post"
+    """Where LayerNorm stands: after adding, as in the paper, or before each sub-layer."""
+    norm_eps: Annotated[float, Field(gt=0, le=0.1)] = 1e-5
+    """Keeps LayerNorm from dividing by zero."""
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "relu"
+    """The feed-forward network's non-linearity."""
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    """Sines and cosines reach any length; learned vectors end at max_positions."""
+    max_positions: Length = 512
+    """The longest sequence that learned positions know; sinusoidal ones ignore it."""
+    tie: Literal["all", "output", "none"] = "all"
+    """Embedding matrices that are one: source, target and output; target and output; none."""
+    scale_embeddings: bool = True
+    """Multiply token vectors by the square root of d_model, as the paper does."""
+    embedding_norm: bool = False
+    """LayerNorm over the sum of token and position vectors, as in BERT."""
+    n_token_types: Annotated[int, Field(ge=0, le=1_024)] = 0
+    """Learned vectors that tell segments apart, as in BERT."""
+    bias: bool = True
+    """Biases in the linear layers."""
+    logit_bias: bool = False
+    """A learned bias per output token, as in BERT and Marian."""
+    n_classes: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Labels of an encoder with a classifier; 0: the encoder predicts masked tokens."""
+    pooling: Literal["first", "mean"] = "mean"
+    """What the classifier reads: the first position, or the mean of all."""
+    dropout: Share = 0.1
+    """Share of each sub-layer's output, and of the embeddings, that is zeroed in training."""
+    attention_dropout: Share = 0.0
+    """Share of the attention pattern that is zeroed in training; the paper has none."""
+    init: Literal["xavier", "small"] = "xavier"
+    """How weights begin; `model/init.py` says why."""
+
+    @model_validator(mode="after")
+    def heads_divide_width(self) -> Self:
+        if self.d_model % self.n_heads:
+            fits = [n for n in range(1, self.d_model + 1) if self.d_model % n == 0]
+            near = sorted(sorted(fits, key=lambda n: abs(n - self.n_heads))[:3])
+            raise ConfigError(
+                f"model.d_model = {self.d_model} cannot be split into model.n_heads = {self.n_heads} equal heads.\n"
+                f"Use {' or '.join(map(str, near))} heads, or a d_model that is a multiple of {self.n_heads}."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def sinusoids_come_in_pairs(self) -> Self:
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ConfigError(
+                f"model.d_model = {self.d_model} is odd, and sinusoidal positions are pairs of a sine and a cosine.\n"
+                f'Use model.d_model = {self.d_model + 1}, or model.positions = "learned".'
+            )
+        return self
+
+    @model_validator(mode="after")
+    def one_matrix_has_one_size(self) -> Self:
+        if self.tie == "all" and self.source_vocab_size not in (None, self.vocab_size):
+            raise ConfigError(
+                f"model.source_vocab_size = {self.source_vocab_size} and model.vocab_size = {self.vocab_size} "
+                f'cannot share one matrix (model.tie = "all").\nUse model.tie = "output".'
+            )
+        return self
+
+    @model_validator(mode="after")
+    def classifiers_read(self) -> Self:
+        if self.n_classes and self.family != "encoder":
+            raise ConfigError(
+                f'model.n_classes = {self.n_classes} needs model.family = "encoder", found "{self.family}".\n'
+                f"Leave model.n_classes out, or change the family."
+            )
+        return self
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> "ModelConfig":
+        """One of the named sizes, with some settings changed."""
+        if name not in PRESETS:
+            raise ConfigError(f"There is no preset {shown(name)}.{suggestion(name, PRESETS)}")
+        return cls(**{**PRESETS[name], **changes})
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {"norm": "pre", "init": "small"},
+    "small": {
+        "d_model": 256, "d_ff": 1024, "n_heads": 4, "n_encoder_layers": 3, "n_decoder_layers": 3,
+        "norm": "pre", "init": "small",
+    },
+    "base": {"d_model": 512, "d_ff": 2048, "n_heads": 8, "n_encoder_layers": 6, "n_decoder_layers": 6},
+    "big": {
+        "d_model": 1024, "d_ff": 4096, "n_heads": 16, "n_encoder_layers": 6, "n_decoder_layers": 6, "dropout": 0.3,
+    },
+}  # fmt: skip
+"""The paper's two sizes as they stand in it, and two for small data and no GPU, which learn faster in pre-norm."""
+
+
+class TokenizerConfig(Settings):
+    """How text becomes tokens."""
+
+    method: Literal["bpe", "bytes", "unigram", "wordpiece", "words", "characters"] = "bpe"
+    """bpe: with byte fallback, for pairs; bytes: byte-level BPE, for writing; or one of the others."""
+    vocab_size: Annotated[int, Field(ge=16, le=2_000_000)] | None = None
+    """Tokens to learn; absent: chosen from the amount of text."""
+    shared: bool = True
+    """One tokenizer for source and target, or one for each."""
+    dropout: Share = 0.0
+    """Share of merges skipped at random in training (BPE-dropout), so that words are seen cut in several ways."""
+    languages: Annotated[tuple[str, ...], Field(strict=False, max_length=1_000)] = ()
+    """Language codes that get a tag of their own."""
+    fingerprint: Annotated[str, Field(pattern=r"^([0-9a-f]{64}(,[0-9a-f]{64})?)?$")] = ""
+    """SHA-256 of the tokenizer that trained the model, written by training; no other is accepted."""
+
+
+class DataConfig(Settings):
+    """What is read and how it is cut into batches."""
+
+    batch_tokens: Length = 4_096
+    """Tokens per batch, padding included, counted on the longer side."""
+    max_length: Length = 256
+    """Examples with more tokens than this on a side are left out of training, and counted."""
+    window: Length = 256
+    """Tokens per row when running text is packed into full windows."""
+    validation_share: Share = 0.02
+    """Share of the examples held out of training when no validation files are given."""
+    validation_limit: Length = 2_000
+    """At most this many examples are held out."""
+    weights: Annotated[tuple[Positive, ...], Field(strict=False, max_length=1_000)] = ()
+    """How often each of several corpora is seen, relative to the others; absent: in proportion to its size."""
+
+
+class DecodeConfig(Settings):
+    """How output is chosen."""
+
+    beam: Annotated[int, Field(ge=1, le=1_000)] = 5
+    """Hypotheses kept at every step; 1 is greedy."""
+    length_penalty: Annotated[float, Field(ge=-10, le=10)] = 0.6
+    """The paper's alpha: higher favours longer output."""
+
+
+class TrainConfig(Settings):
+    """How weights are learned."""
+
+    seed: Count = 0
+    """Where all randomness begins: the same seed and data give the same run."""
+
+
+class Config(Settings):
+    """Every setting of a run."""
+
+    format: Literal[1] = FORMAT
+    """The run folder's format."""
+    task: Literal["translation", "chat", "classification", "writing", "pretraining"] = "translation"
+    """What the model is for."""
+    model: ModelConfig = ModelConfig()
+    """The shape of the Transformer."""
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    """How text becomes tokens."""
+    data: DataConfig = DataConfig()
+    """What is read and how it is cut into batches."""
+    train: TrainConfig = TrainConfig()
+    """How weights are learned."""
+    decode: DecodeConfig = DecodeConfig()
+    """How output is chosen."""
+
+
+def read_config(path: Path) -> Config:
+    """The settings in a TOML file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}.\nGive a TOML file of settings.") from None
+    return config_from_toml(text, str(path))
+
+
+def config_from_toml(text: str, name: str = "config.toml") -> Config:
+    """The settings in a TOML text; `name` is how errors call it."""
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{name} is not TOML: {error}.\nEvery line is a [section] or name = value.") from None
+    return Config(**values)
+
+
+def with_settings(config: Config, assignments: Iterable[str]) -> Config:
+    """The settings changed by `section.name=value`, as `--set` gives them."""
+    values: dict[str, Any] = config.model_dump(exclude_unset=True)
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        section, _, name = path.strip().partition(".")
+        if not (equals and section and name):
+            raise ConfigError(
+                f"--set {shown(assignment)} is not of the form section.name=value.\nFor example: --set train.seed=7"
+            )
+        values.setdefault(section, {})
+        if not isinstance(values[section], dict):
+            raise ConfigError(f"--set {shown(assignment)}: {section} is not a section.{suggestion(section, SECTIONS)}")
+        values[section][name] = toml_value(text.strip())
+    return Config(**values)
+
+
+SECTIONS = tuple(name for name, field in Config.model_fields.items() if isinstance(field.default, Settings))
+
+
+def toml_value(text: str) -> Any:
+    """What the text means in TOML; words without quotes are strings, as on a command line."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def to_toml(config: Config) -> str:
+    """Every setting, resolved, as TOML that reads back to equal settings."""
+    values = config.model_dump(exclude_none=True)
+    top = [f"{key} = {toml_literal(value)}" for key, value in values.items() if not isinstance(value, dict)]
+    for section in SECTIONS:
+        top += ["", f"[{section}]"]
+        top += [f"{key} = {toml_literal(value)}" for key, value in values[section].items()]
+    return "\n".join(top) + "\n"
+
+
+def toml_literal(value: str | bool | int | float | tuple[Any, ...]) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(toml_literal, value))}]"
+    return json.dumps(value, ensure_ascii=True).replace("\x7f", "\\u007f")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The nearest known name as a hint, or all of them when none is near."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"\nDid you mean {near[0]}?" if near else f"\nThere are: {', '.join(names)}."
+
+
+def explain(error: ValidationError, settings: type[Settings]) -> str:
+    """Pydantic's first complaint in one sentence: which setting, what was found, what would do."""
+    first = error.errors(include_url=False)[0]
+    section, names = SECTION_NAMES.get(settings, ""), [str(part) for part in first["loc"]]
+    known: Mapping[str, Any] = settings.model_fields
+    for name in names[:-1]:
+        nested = known[name].default if name in known else None
+        known = type(nested).model_fields if isinstance(nested, Settings) else {}
+    path = ".".join(filter(None, [section, *names]))
+    if first["type"] == "extra_forbidden":
+        return f"There is no setting {shown(path)}.{suggestion(names[-1], known)}"
+    return f"{path} = {shown(first['input'])} will not do.\n{first['msg']}."
+
+
+SECTION_NAMES: dict[type[Settings], str] = {
+    ModelConfig: "model", TokenizerConfig: "tokenizer", DataConfig: "data", TrainConfig: "train", DecodeConfig: "decode"
+}  # fmt: skip

@@ -1,0 +1,79 @@
+"""Every exception a person can meet.
+
+    ClearheadError              something that you can put right; the message says how
+    ├── ConfigError             a setting that is unknown, of the wrong kind or impossible
+    ├── TextError               text that cannot be turned into tokens
+    │   └── TokenizerError      a tokenizer file that is damaged, hostile or not the model's own
+    ├── DataError               a file of examples that cannot be read as asked
+    ├── ModelError              ids or lengths that the model cannot take
+    │   └── ModelFileError      weights that are damaged, hostile or of another model
+    ├── FolderError             a run folder that is missing, incomplete or not one
+    │   └── FolderInUseError    another process is writing to it                      exit 5
+    └── TrainingError           training cannot go on
+        ├── NotFiniteError      the loss or a gradient is not a finite number         exit 3
+        └── DiskError           the disk is full or cannot be written                 exit 4
+
+Messages say what is wrong, what was found and what to do, in at most three lines.
+"""
+
+
+class ClearheadError(Exception):
+    """Something that you can put right; the message says how."""
+
+    exit_code = 1
+
+
+class ConfigError(ClearheadError):
+    """A setting that is unknown, of the wrong kind or impossible."""
+
+
+class TextError(ClearheadError):
+    """Text that cannot be turned into tokens."""
+
+
+class TokenizerError(TextError):
+    """A tokenizer file that is damaged, hostile or not the model's own."""
+
+
+class DataError(ClearheadError):
+    """A file of examples that cannot be read as asked."""
+
+
+class ModelError(ClearheadError):
+    """Ids or lengths that the model cannot take."""
+
+
+class ModelFileError(ModelError):
+    """Weights that are damaged, hostile or of another model."""
+
+
+class FolderError(ClearheadError):
+    """A run folder that is missing, incomplete or not one."""
+
+
+class FolderInUseError(FolderError):
+    """Another process is writing to the folder."""
+
+    exit_code = 5
+
+
+class TrainingError(ClearheadError):
+    """Training cannot go on."""
+
+
+class NotFiniteError(TrainingError):
+    """The loss or a gradient is not a finite number."""
+
+    exit_code = 3
+
+
+class DiskError(TrainingError):
+    """The disk is full or cannot be written."""
+
+    exit_code = 4
+
+
+def shown(value: object, width: int = 80) -> str:
+    """A value as an error message may show it: escaped, on one line, and short."""
+    text = ascii(value) if not isinstance(value, str) else value.encode("unicode_escape").decode("ascii")
+    return text if len(text) <= width else text[: width - 1] + "…"
