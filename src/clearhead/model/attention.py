@@ -1,0 +1,79 @@
+"""Attention: every position asks all others a question and takes home a mixture of their answers."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from clearhead.model.cache import NO_CACHE, KeysValues, Memory
+from clearhead.model.tap import SILENT, Tap
+
+
+def split_heads(x: Float[Tensor, "B T D"], n_heads: int) -> Float[Tensor, "B H T K"]:
+    return x.view(*x.shape[:-1], n_heads, -1).transpose(1, 2)
+
+
+def merge_heads(z: Float[Tensor, "B H T K"]) -> Float[Tensor, "B T D"]:
+    return z.transpose(1, 2).flatten(-2)
+
+
+def attend(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S K"],
+    mask: Bool[Tensor, "..."] | None,
+    dropout: float = 0.0,
+    tap: Tap = SILENT,
+) -> Float[Tensor, "B H T K"]:
+    """softmax(q kᵀ / √d_k) v: fused when nobody listens, spelled out when somebody does, with the same result."""
+    if not tap.listening:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
+    scores = tap("scores", q @ k.mT)  # (B, H, T, S)
+    scaled = tap("scaled", scores / math.sqrt(q.size(-1)))
+    masked = tap("masked", scaled if mask is None else scaled.masked_fill(~mask, -torch.inf))
+    pattern = tap("pattern", masked.softmax(dim=-1))
+    return F.dropout(pattern, dropout) @ v
+
+
+class Attention(nn.Module):
+    """Multi-head attention; Wq, Wk and Wv are the thirds of one matrix, so that self-attention is one product."""
+
+    def __init__(self, d_model: int, n_heads: int, dropout: float = 0.0, bias: bool = True) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.dropout = dropout
+        self.qkv = nn.Linear(d_model, 3 * d_model, bias=bias)
+        self.out = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        source: Float[Tensor, "N S D"] | None = None,
+        mask: Bool[Tensor, "..."] | None = None,
+        cache: Memory = NO_CACHE,
+        tap: Tap = SILENT,
+    ) -> Float[Tensor, "B T D"]:
+        """Self-attention, or cross-attention where there is a source; B may be a multiple of its N sentences."""
+        if source is None:
+            q, k, v = (split_heads(part, self.n_heads) for part in self.qkv(x).chunk(3, dim=-1))
+            k, v = cache.extend(k, v)
+        else:
+            k, v = cache.recall(lambda: self.keys_and_values(source))
+            q = self.queries(x.reshape(k.size(0), -1, x.size(-1)))  # the beams of a sentence ask together
+        q, k, v = tap("q", q), tap("k", k), tap("v", v)
+        z = tap("z", attend(q, k, v, mask, self.dropout if self.training else 0.0, tap))
+        out: Tensor = self.out(tap("concat", merge_heads(z).reshape(x.shape)))
+        return tap("out", out)
+
+    def queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
+        d_model = x.size(-1)
+        bias = None if self.qkv.bias is None else self.qkv.bias[:d_model]
+        return split_heads(F.linear(x, self.qkv.weight[:d_model], bias), self.n_heads)
+
+    def keys_and_values(self, source: Float[Tensor, "B S D"]) -> KeysValues:
+        d_model = source.size(-1)
+        bias = None if self.qkv.bias is None else self.qkv.bias[d_model:]
+        k, v = F.linear(source, self.qkv.weight[d_model:], bias).chunk(2, dim=-1)
+        return split_heads(k, self.n_heads), split_heads(v, self.n_heads)
