@@ -1,0 +1,98 @@
+"""How good an output is: scores that say how they were computed, so that they can be compared."""
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clearhead.errors import DataError
+
+
+@dataclass(frozen=True)
+class Score:
+    """A figure with its name and the signature without which it means little."""
+
+    name: str
+    value: float
+    signature: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.value:.1f}" + (f" ({self.signature})" if self.signature else "")
+
+
+@dataclass(frozen=True)
+class ClassScore:
+    """How one label fared: of those predicted, of those there, and both in one; each from 0 to 100."""
+
+    precision: float
+    recall: float
+    f1: float
+    count: int
+    """How often the label is the right one."""
+
+    def __str__(self) -> str:
+        return f"precision {self.precision:.1f}, recall {self.recall:.1f}, F1 {self.f1:.1f} of {self.count}"
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Corpus BLEU as sacreBLEU computes it by default."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    return corpus_score(BLEU(), hypotheses, references)
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Corpus chrF2 as sacreBLEU computes it by default: kinder to languages with long words."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    return corpus_score(CHRF(), hypotheses, references)
+
+
+def corpus_score(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    check_lengths(hypotheses, references)
+    found = metric.corpus_score(list(hypotheses), [list(references)])
+    return Score(found.name, found.score, str(metric.get_signature()))
+
+
+def accuracy(predicted: Sequence[Hashable], right: Sequence[Hashable]) -> Score:
+    """The share of right labels, from 0 to 100."""
+    check_lengths(predicted, right)
+    hits = sum(p == r for p, r in zip(predicted, right, strict=True))
+    return Score("accuracy", 100 * hits / len(right))
+
+
+def macro_f1(predicted: Sequence[Hashable], right: Sequence[Hashable]) -> Score:
+    """The mean F1 of the labels, rare ones counting as much as frequent ones."""
+    scores = per_class(predicted, right).values()
+    return Score("macro F1", sum(score.f1 for score in scores) / len(scores))
+
+
+def per_class(predicted: Sequence[Hashable], right: Sequence[Hashable]) -> dict[Hashable, ClassScore]:
+    """The scores of each label that is predicted or right anywhere."""
+    pairs = confusion(predicted, right)
+    there, said = Counter(right), Counter(predicted)
+    scores = {}
+    for label in sorted(there | said, key=str):
+        hits = pairs[label, label]
+        precision, recall = share(hits, said[label]), share(hits, there[label])
+        scores[label] = ClassScore(precision, recall, share(2 * hits, said[label] + there[label]), there[label])
+    return scores
+
+
+def confusion(predicted: Sequence[Hashable], right: Sequence[Hashable]) -> Counter[tuple[Hashable, Hashable]]:
+    """How often each (right, predicted) pair of labels occurs."""
+    check_lengths(predicted, right)
+    return Counter(zip(right, predicted, strict=True))
+
+
+def share(part: int, whole: int) -> float:
+    """In percent; nothing of nothing counts as 0, as is the custom."""
+    return 100 * part / whole if whole else 0.0
+
+
+def check_lengths(outputs: Sequence[Any], references: Sequence[Any]) -> None:
+    if len(outputs) != len(references) or not references:
+        raise DataError(
+            f"Scoring needs one reference for each output, found {len(references)} for {len(outputs)}.\n"
+            f"Give two sides of the same length, with at least one line."
+        )

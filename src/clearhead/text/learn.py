@@ -1,0 +1,177 @@
+"""Tokens from text, read once as a stream, in memory bounded by the distinct words; same text, same tokens.
+
+Two of the Rust trainers give another vocabulary on every run. So WordPiece is made from the merges of BPE, whose
+trainer does not, and the unigram model is learned in `unigram.py`.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from math import isqrt
+
+from tokenizers import Tokenizer as Rust
+from tokenizers.models import BPE, WordLevel
+from tokenizers.trainers import BpeTrainer, WordLevelTrainer
+
+from clearhead.config import TokenizerConfig
+from clearhead.errors import ConfigError, TextError, shown
+from clearhead.text.document import LANGUAGE, to_document, written
+from clearhead.text.unigram import learn_unigram
+from clearhead.text.vocabulary import BYTE_ALPHABET, CONTINUATION, MAX_TOKEN, Vocabulary, refuse_surrogates
+
+SMALLEST, LARGEST = 512, 37_000
+"""Sizes that are chosen at least and at most; the paper had the latter for 4.5 million pairs."""
+SPARE = 2_000
+"""Merges learned beyond those asked for, to make up for those of rare characters, which are dropped."""
+
+
+def vocab_size_for(characters: int) -> int:
+    """The size for so much text: it grows with the square root, as the number of frequent words does."""
+    return min(max(2 * isqrt(characters), SMALLEST), LARGEST) // 8 * 8
+
+
+class Corpus:
+    """Texts on their way to be learned from, checked and counted as they pass, for a stream passes only once."""
+
+    def __init__(self, texts: Iterable[str], config: TokenizerConfig, length: int | None) -> None:
+        self.texts, self.length = texts, length
+        self.empty = Vocabulary(config.method, checked(config.languages), ())
+        self.rust = Rust.from_str(written(to_document(self.empty)))
+        self.taken = len(self.empty.tokens)
+        self.size = config.vocab_size
+        if self.size is not None and self.size <= self.taken:
+            raise ConfigError(
+                f"tokenizer.vocab_size = {self.size} leaves nothing to learn: special tokens and bytes fill "
+                f'{self.taken} places of method "{config.method}".\nUse {self.taken + SMALLEST} or more.'
+            )
+        self.characters = Counter[str]()
+
+    def __iter__(self) -> Iterator[str]:
+        for number, text in enumerate(self.texts, 1):
+            refuse_surrogates(text, f"Text {number}")
+            self.characters.update(text)
+            yield text
+
+    @property
+    def most(self) -> int:
+        """More places than will be filled, before the text has been seen."""
+        return (self.size or LARGEST) + SPARE
+
+    def room(self, chosen: int | None = None) -> int:
+        """Places for learned tokens, when all text has been seen; a size in the settings comes before a chosen one."""
+        total = self.characters.total()
+        if not total:
+            raise TextError("There is no text to learn a tokenizer from.\nGive files with at least some lines of text.")
+        fitting = max(vocab_size_for(total if self.length is None else self.length), self.taken + SMALLEST // 2)
+        return (self.size or chosen or fitting) - self.taken
+
+    def letters(self, places: int) -> list[str]:
+        """The most frequent characters; those seen once teach nothing, and bytes can spell them."""
+        counts = self.characters + Counter(" " * 2)
+        return sorted((c for c in counts if counts[c] > 1), key=lambda c: (-counts[c], c))[:places]
+
+
+def checked(languages: tuple[str, ...]) -> tuple[str, ...]:
+    for language in languages:
+        if not LANGUAGE.fullmatch(language) or languages.count(language) > 1:
+            raise ConfigError(
+                f"tokenizer.languages: {shown(language)} is not a language code of its own.\n"
+                f"Name each language once, with letters, digits, - and _, such as de or pt-BR."
+            )
+    return languages
+
+
+def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, length: int | None) -> Vocabulary:
+    """What the method finds in the texts."""
+    return LEARNERS[config.method](Corpus(texts, config, length))
+
+
+def learn_bpe(corpus: Corpus) -> Vocabulary:
+    """The most frequent characters, and merges of them; all other characters are spelled in bytes."""
+    merges = learn_merges(corpus)
+    room = corpus.room()
+    return with_merges(corpus.empty, corpus.letters(room // 2), merges, room)
+
+
+def learn_bytes(corpus: Corpus) -> Vocabulary:
+    """Merges of bytes."""
+    merges = learn_merges(corpus)
+    return with_merges(corpus.empty, [], merges, corpus.room())
+
+
+def with_merges(empty: Vocabulary, letters: list[str], merges: list[list[str]], room: int) -> Vocabulary:
+    """The vocabulary filled with letters and then with merges, the earliest first, as far as the room reaches."""
+    known = {*letters, *(BYTE_ALPHABET if empty.method == "bytes" else ())}
+    learned, kept = list(letters), []
+    for left, right in merges:
+        token = left + right
+        if left in known and right in known and (token in known or len(learned) < room):
+            kept.append((left, right))
+            learned += [token] if token not in known else []
+            known.add(token)
+    return replace(empty, learned=tuple(learned), merges=tuple(kept))
+
+
+def learn_merges(corpus: Corpus) -> list[list[str]]:
+    """Merges in the order of their frequency, so that a smaller vocabulary is the beginning of a larger one."""
+    corpus.rust.model = BPE()
+    alphabet = sorted(BYTE_ALPHABET) if corpus.empty.method == "bytes" else []
+    trainer = BpeTrainer(
+        vocab_size=corpus.most, max_token_length=MAX_TOKEN, initial_alphabet=alphabet, show_progress=False
+    )
+    corpus.rust.train_from_iterator(iter(corpus), trainer)
+    merges: list[list[str]] = json.loads(corpus.rust.to_str())["model"]["merges"]
+    return merges
+
+
+def learn_wordpiece(corpus: Corpus) -> Vocabulary:
+    """Pieces that begin a word, which have its space, and pieces that continue one; each letter is both."""
+    merges = learn_merges(corpus)
+    room = corpus.room()
+    letters = corpus.letters(room // 4)
+    both = [form for letter in letters for form in (letter, CONTINUATION + letter)]
+    joined = with_merges(corpus.empty, letters, merges, room).learned[len(letters) :]
+    pieces = [token if token.startswith(" ") else CONTINUATION + token for token in joined]
+    fitting = [piece for piece in pieces if len(piece) <= MAX_TOKEN]
+    return replace(corpus.empty, learned=tuple(dict.fromkeys([*both, *fitting]))[:room])
+
+
+def learn_pieces(corpus: Corpus) -> Vocabulary:
+    """Pieces of the unigram language model, the likeliest first."""
+    words = Counter[str]()
+    for text in corpus:
+        words.update(word for word, _ in corpus.rust.pre_tokenizer.pre_tokenize_str(" " + text))
+    room = corpus.room()
+    scores = learn_unigram(words, corpus.letters(room // 2), room)
+    pieces = sorted(scores, key=lambda piece: (-scores[piece], piece))
+    return replace(corpus.empty, learned=tuple(pieces), scores=tuple(scores[p] for p in pieces))
+
+
+def learn_words(corpus: Corpus) -> Vocabulary:
+    """The most frequent words; those seen once are left out, for a model must meet unknown words to learn from them."""
+    corpus.rust.model = WordLevel(unk_token="")
+    trainer = WordLevelTrainer(vocab_size=corpus.most, min_frequency=2, show_progress=False)
+    corpus.rust.train_from_iterator(iter(corpus), trainer)
+    ids = corpus.rust.get_vocab(with_added_tokens=False)
+    words = [word for word in sorted(ids, key=ids.__getitem__) if len(word) <= MAX_TOKEN]
+    return replace(corpus.empty, learned=tuple(words[: corpus.room(LARGEST)]))
+
+
+def learn_characters(corpus: Corpus) -> Vocabulary:
+    """Every character, the most frequent first."""
+    for _ in corpus:
+        pass
+    counts = corpus.characters
+    seen = sorted(counts, key=lambda c: (-counts[c], c))
+    return replace(corpus.empty, learned=tuple(seen[: corpus.room(LARGEST)]))
+
+
+LEARNERS = {
+    "bpe": learn_bpe,
+    "bytes": learn_bytes,
+    "unigram": learn_pieces,
+    "wordpiece": learn_wordpiece,
+    "words": learn_words,
+    "characters": learn_characters,
+}

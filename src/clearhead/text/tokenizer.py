@@ -1,0 +1,156 @@
+"""The tokenizer: what the rest of the package knows of text."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from random import Random
+
+from tokenizers import Tokenizer as Rust
+
+from clearhead.config import TokenizerConfig
+from clearhead.errors import ConfigError, TokenizerError
+from clearhead.text.document import ADVICE, MAX_BYTES, from_document, to_document, written
+from clearhead.text.dropout import Merges
+from clearhead.text.learn import learn_vocabulary
+from clearhead.text.stream import Stream, bytes_of
+from clearhead.text.vocabulary import METHODS, SPECIALS, Vocabulary, refuse_surrogates
+
+
+class Tokenizer:
+    """Text to ids and back. Text that looks like a special token is text."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self.table = vocabulary.table()
+        self.vocab_size = len(self.table)
+        self.pad, self.start, self.end, self.unknown, self.mask, self.user, self.bot = range(len(SPECIALS))
+        self.languages = dict(zip(vocabulary.languages, count(len(SPECIALS)), strict=False))
+        self.spaced = METHODS[vocabulary.method].spaced
+        with panics_refused():
+            self.rust = Rust.from_str(self.to_json())
+        self.rust.encode_special_tokens = True
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], config: TokenizerConfig, length: int | None = None) -> "Tokenizer":
+        """Tokens learned from a stream of texts; if they are a sample, `length` is the characters of the whole."""
+        with panics_refused():
+            tokenizer = cls(learn_vocabulary(texts, config, length))
+        if len(tokenizer.to_json().encode()) > MAX_BYTES:
+            raise ConfigError(
+                f"{tokenizer.vocab_size:,} tokens make a file of more than {MAX_BYTES:,} bytes.\n"
+                f"Use a smaller tokenizer.vocab_size."
+            )
+        return tokenizer
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "Tokenizer":
+        """The tokenizer in a `tokenizer.json`, if it is exactly of the kind that we write."""
+        return cls(from_document(text))
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        """The tokenizer in a file, of which no more is read than a tokenizer can have."""
+        try:
+            if not path.is_file():
+                raise TokenizerError(f"There is no such file.\n{ADVICE}")
+            with path.open("rb") as file:
+                return cls.from_json(file.read(MAX_BYTES + 1))
+        except OSError as error:
+            raise TokenizerError(f"{path} cannot be read: {error.strerror}.\n{ADVICE}") from None
+        except TokenizerError as error:
+            raise TokenizerError(f"{path}: {error}") from None
+
+    def to_json(self) -> str:
+        """The tokenizer in the Hugging Face format, for a file."""
+        return written(to_document(self.vocabulary))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the file as we write it: two tokenizers are the same if and only if it is."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without start or end."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
+        """The ids of many texts at once; with dropout, a pure function of texts, dropout and seed."""
+        for text in texts:
+            refuse_surrogates(text)
+        if not dropout:
+            with panics_refused():
+                return [found.ids for found in self.rust.encode_batch_fast(list(texts), add_special_tokens=False)]
+        random = Random(seed)  # noqa: S311
+        return [list(self.merges.encode(self.words(text), dropout, random)) for text in texts]
+
+    @cached_property
+    def merges(self) -> Merges:
+        if METHODS[self.vocabulary.method].model != "BPE":
+            raise ConfigError(
+                f'tokenizer.dropout skips merges, and method "{self.vocabulary.method}" has none.\n'
+                f'Use tokenizer.dropout = 0, or tokenizer.method = "bpe" or "bytes".'
+            )
+        return Merges(self.vocabulary)
+
+    def words(self, text: str) -> list[str]:
+        """The text cut into the words within which tokens are looked for."""
+        spaced = f" {text}" if self.spaced and text else text
+        return [word for word, _ in self.rust.pre_tokenizer.pre_tokenize_str(spaced)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of the ids; special tokens have none, and bytes that are no UTF-8 become U+FFFD."""
+        stream = self.stream()
+        return "".join([*map(stream.push, ids), stream.end()])
+
+    def stream(self) -> Stream:
+        """A decoder for one text whose ids arrive one by one."""
+        return Stream(self.table, self.spaced)
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """Each token for people to read: spaces as ▁, what cannot be printed by its code, special ones by name."""
+        names = self.vocabulary.specials
+        return [readable(bytes_of(token, self.table)) or names[token] for token in ids]
+
+
+def readable(token: bytes) -> str:
+    """A token's bytes as something to print."""
+    try:
+        text = token.decode().replace(" ", "▁")
+    except UnicodeDecodeError:
+        return "".join(f"<0x{byte:02X}>" for byte in token)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+@contextmanager
+def panics_refused() -> Iterator[None]:
+    """A panic in Rust is no `Exception` and would end a server's worker; here it becomes an error like others."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise TokenizerError(f"The tokenizer broke down: {error}.\n{ADVICE}") from None
+
+
+PARALLELISM = "TOKENIZERS_PARALLELISM"
+
+
+def before_fork() -> None:
+    """Threads do not survive a fork: a child that waited for them would hang, so it works without."""
+    os.environ.setdefault(PARALLELISM, "forked")
+
+
+def after_fork_in_parent() -> None:
+    if os.environ.get(PARALLELISM) == "forked":
+        del os.environ[PARALLELISM]
+
+
+def after_fork_in_child() -> None:
+    os.environ[PARALLELISM] = "false"
+
+
+os.register_at_fork(before=before_fork, after_in_parent=after_fork_in_parent, after_in_child=after_fork_in_child)

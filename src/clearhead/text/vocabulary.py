@@ -1,0 +1,109 @@
+"""What a tokenizer has learned: its method and its tokens, special ones first, each of them some bytes."""
+
+import re
+from dataclasses import dataclass
+
+from clearhead.errors import TextError
+
+SPECIALS = {
+    "pad": "<pad>",
+    "start": "<s>",
+    "end": "</s>",
+    "unknown": "<unk>",
+    "mask": "<mask>",
+    "user": "<user>",
+    "bot": "<bot>",
+}
+"""The special tokens by what they are for; their ids count from 0 in this order, and language tags follow."""
+
+MAX_TOKEN = 64
+"""Characters in the longest token: no run of dashes deserves an embedding of its own."""
+
+WORDS = r" ?\p{L}[\p{L}\p{M}]*| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+"""Letters, digits and marks stay apart, so no token can spell `</s>` or `<0x41>`; a space belongs to what follows."""
+
+CHARACTERS = r"[\s\S]"
+
+CONTINUATION = "##"
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Method:
+    """How one way of making tokens differs from the others."""
+
+    model: str
+    """Its name in the file format."""
+    pattern: str = WORDS
+    """Where text is cut before tokens are looked for."""
+    spaced: bool = True
+    """A space is put before the text, so that a word is the same token wherever it stands."""
+    fallback: bool = False
+    """Characters outside the vocabulary are spelled in bytes, so nothing is unknown."""
+
+
+METHODS = {
+    "bpe": Method("BPE", fallback=True),
+    "bytes": Method("BPE", spaced=False),
+    "unigram": Method("Unigram", fallback=True),
+    "wordpiece": Method("WordPiece"),
+    "words": Method("WordLevel"),
+    "characters": Method("WordLevel", pattern=CHARACTERS, spaced=False),
+}
+
+PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+HIDDEN = [byte for byte in range(0x100) if byte not in PRINTABLE]
+BYTE_ALPHABET = {chr(byte): byte for byte in PRINTABLE} | {chr(0x100 + n): byte for n, byte in enumerate(HIDDEN)}
+"""How byte-level BPE spells bytes as characters: printable ones as themselves, the others from U+0100 on."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Everything that is learned from text; the rest of a tokenizer follows from the method."""
+
+    method: str
+    languages: tuple[str, ...]
+    learned: tuple[str, ...]
+    merges: tuple[tuple[str, str], ...] = ()
+    scores: tuple[float, ...] = ()
+
+    @property
+    def specials(self) -> list[str]:
+        return [*SPECIALS.values(), *(f"<2{language}>" for language in self.languages)]
+
+    @property
+    def tokens(self) -> list[str]:
+        """All tokens in the order of their ids."""
+        return [*self.specials, *byte_tokens(self.method), *self.learned]
+
+    def ids(self) -> dict[str, int]:
+        return {token: number for number, token in enumerate(self.tokens)}
+
+    def table(self) -> list[bytes]:
+        """The bytes of each token; special ones have none."""
+        fallback = [bytes([byte]) for byte in range(0x100)] if byte_tokens(self.method) else []
+        return [*(b"" for _ in self.specials), *fallback, *(spelled(token, self.method) for token in self.learned)]
+
+
+def byte_tokens(method: str) -> list[str]:
+    """The tokens that stand for the bytes from 0 to 255, if the method has them."""
+    if method == "bytes":
+        return sorted(BYTE_ALPHABET, key=BYTE_ALPHABET.__getitem__)
+    return [f"<0x{byte:02X}>" for byte in range(0x100)] if METHODS[method].fallback else []
+
+
+def spelled(token: str, method: str) -> bytes:
+    """The bytes that a learned token stands for."""
+    if method == "bytes":
+        return bytes(map(BYTE_ALPHABET.__getitem__, token))
+    return (token.removeprefix(CONTINUATION) if method == "wordpiece" else token).encode()
+
+
+def refuse_surrogates(text: str, name: str = "The text") -> None:
+    """Half a character is no text: UTF-8 cannot write it."""
+    if not text.isascii() and (found := SURROGATE.search(text)):
+        raise TextError(
+            f"{name} holds half a character, U+{ord(found[0]):04X}, at offset {found.start()}.\n"
+            f"Decode the text strictly where it comes from, or take the half out."
+        )
