@@ -195,8 +195,47 @@ class DecodeConfig(Settings):
 
     beam: Annotated[int, Field(ge=1, le=1_000)] = 5
     """Hypotheses kept at every step; 1 is greedy."""
+    penalty: Literal["paper", "average"] = "paper"
+    """What log-probabilities are divided by to rank outputs: ((5 + length) / 6) ** length_penalty, or the length."""
     length_penalty: Annotated[float, Field(ge=-10, le=10)] = 0.6
-    """The paper's alpha: higher favours longer output."""
+    """The paper's alpha: higher favours longer output; 0: log-probabilities as they are."""
+    n_best: Annotated[int, Field(ge=1, le=1_000)] = 1
+    """Outputs per input, best first; at most as many as the beam is wide, unless they are drawn at random."""
+    min_length: Count = 0
+    """Tokens before an output may end."""
+    max_extra: Count = 50
+    """An output may be this many tokens longer than its input."""
+    max_length: Length | None = None
+    """Tokens after which an output is cut off, its end included; absent: those of the input and max_extra."""
+    no_repeat_ngram: Annotated[int, Field(ge=0, le=1_000)] = 0
+    """No run of this many tokens appears twice in an output; 0: all may."""
+    repetition_penalty: Annotated[float, Field(gt=0, le=100)] = 1.0
+    """Log-probabilities of tokens that were already written are multiplied by this; above 1 they are avoided."""
+    temperature: Annotated[float, Field(ge=0, le=100)] = 0.0
+    """0: search for the best output; above: draw each token at random, 1 as the model says, less with less risk."""
+    top_k: Count = 0
+    """Draw among this many best tokens; 0: among all."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Draw among the best tokens that together have this probability."""
+    min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Draw among tokens that have at least this share of the best one's probability."""
+    seed: Count = 0
+    """Where drawing begins: the same seed and input give the same output, whatever else is decoded beside it."""
+    batch_size: Annotated[int, Field(ge=1, le=65_536)] = 64
+    """Inputs that are decoded together."""
+    batch_tokens: Length = 8_192
+    """Tokens of the inputs that are decoded together, padding included."""
+    guard: bool = True
+    """Look for loops, absurd lengths and unread input; decode such an output again, and say so."""
+
+    @model_validator(mode="after")
+    def the_best_are_in_the_beam(self) -> Self:
+        if self.n_best > self.beam and not self.temperature:
+            raise ConfigError(
+                f"decode.n_best = {self.n_best} outputs cannot come out of decode.beam = {self.beam} hypotheses.\n"
+                f"Use decode.beam = {self.n_best}, or draw them with decode.temperature = 1.0."
+            )
+        return self
 
 
 class TrainConfig(Settings):
@@ -204,6 +243,60 @@ class TrainConfig(Settings):
 
     seed: Count = 0
     """Where all randomness begins: the same seed and data give the same run."""
+    budget: Annotated[str, Field(pattern=r"^(\d+(\.\d+)?\s*(s|m|h|d|steps?|epochs?)\s*)*$")] = ""
+    """How long to train: "45m", "1h 30m", "8000 steps", "20 epochs"; absent: enough for the amount of data."""
+    max_steps: Length | None = None
+    """Updates of the weights; training writes here what it made of the budget."""
+    optimizer: Literal["muon", "adamw", "adam"] = "muon"
+    """Muon for the hidden matrices and AdamW for the rest; AdamW for all; Adam with the paper's constants."""
+    learning_rate: Positive = 4e-3
+    """Adam's peak learning rate; under the paper's schedule, a factor on it (the paper has 1)."""
+    muon_learning_rate: Positive = 0.02
+    """Muon's peak learning rate: the size of an update whose directions all have the same length."""
+    weight_decay: Annotated[float, Field(ge=0, le=10)] = 0.01
+    """How fast matrices shrink towards zero, relative to the learning rate; not with Adam."""
+    schedule: Literal["stable", "cosine", "inverse-sqrt", "paper"] = "stable"
+    """The learning rate's course: up, level, straight down to zero; up and down a cosine; up and down as 1/√step."""
+    warmup: Share = 0.05
+    """Share of the run in which the learning rate rises (stable and cosine)."""
+    warmup_steps: Length = 4_000
+    """Updates in which the learning rate rises (inverse-sqrt and paper)."""
+    decay: Annotated[float, Field(gt=0, le=1)] = 0.7
+    """Share of the run, at its end, in which the stable schedule goes down."""
+    clip: Positive = 1.0
+    """The gradient is never longer than this."""
+    accumulate: Annotated[int, Field(ge=1, le=65_536)] = 1
+    """Batches per update: a larger batch than the memory holds at once."""
+    label_smoothing: Share = 0.1
+    """Share of each target's probability that is spread over the whole vocabulary."""
+    word_dropout: Share = 0.0
+    """Share of the words read in training that is replaced by the unknown token."""
+    ema: Share = 0.0
+    """Weight of the past in a moving average of the weights; 0: none is kept."""
+    average_last: Annotated[int, Field(ge=0, le=100)] = 0
+    """Checkpoints averaged at the end, as in the paper (5 or 20); 0: none."""
+    validate_every: Length | None = None
+    """Updates between two looks at the validation set; absent: about twelve in the run."""
+    score_sample: Length = 200
+    """Validation examples that the task's score is measured on during training; the end takes them all."""
+    patience: Count = 0
+    """Validations without a better score after which training stops; 0: never."""
+    save_every: Length | None = None
+    """Updates between two checkpoints; absent: at each validation."""
+    keep_checkpoints: Annotated[int, Field(ge=2, le=1_000)] = 2
+    """The newest checkpoints that stay, besides the best."""
+    skip_nonfinite: Count = 0
+    """Updates that may be skipped because a loss or gradient is not finite, before training stops."""
+    threads: Annotated[int, Field(ge=0, le=4_096)] = 0
+    """CPU threads; 0: as many as torch takes by itself. Another number gives other last bits."""
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = "auto"
+    """Where to train; auto: a GPU when there is one."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """auto: bf16 products on GPUs that have them, fp32 elsewhere."""
+    compile: bool = False
+    """Compile the model with torch.compile; it pays on GPUs and not on CPUs."""
+    shard: bool = False
+    """Split weights and optimizer state over the processes (FSDP2), for models that do not fit one device."""
 
 
 class Config(Settings):
@@ -238,7 +331,7 @@ def config_from_toml(text: str, name: str = "config.toml") -> Config:
     """The settings in a TOML text; `name` is how errors call it."""
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # not only TOMLDecodeError: endless digits, endless brackets
         raise ConfigError(f"{name} is not TOML: {error}.\nEvery line is a [section] or name = value.") from None
     return Config(**values)
 
@@ -267,7 +360,7 @@ def toml_value(text: str) -> Any:
     """What the text means in TOML; words without quotes are strings, as on a command line."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -285,7 +378,7 @@ def toml_literal(value: str | bool | int | float | tuple[Any, ...]) -> str:
     """A value as TOML writes it."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(toml_literal, value))}]"
-    return json.dumps(value, ensure_ascii=True).replace("\x7f", "\\u007f")
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -1,0 +1,284 @@
+"""The training loop: a generator of reports. Who draws, writes or counts them is not its business."""
+
+import math
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from clearhead.config import TrainConfig
+from clearhead.data.batches import Batch, Batches
+from clearhead.data.order import mix
+from clearhead.model import Transformer
+from clearhead.train.averaging import MovingAverage, mean_weights
+from clearhead.train.course import Course, fitting_steps
+from clearhead.train.loss import Loss
+from clearhead.train.nonfinite import not_finite
+from clearhead.train.optimizer import optimizers
+from clearhead.train.ranks import Ranks
+from clearhead.train.report import Chosen, Correction, Note, Report, Saved, Step, Stopped, Validation
+from clearhead.train.schedule import learning_rate_factor
+from clearhead.train.signals import StopFlag
+from clearhead.train.state import Keeper, State, Tensors, load
+from clearhead.train.update import Objective, Outcome, shared, update
+
+VALIDATIONS = 12
+"""Looks at the validation set in a run, when nothing else is asked."""
+MOST_PIECES = 64
+"""Pieces a batch is cut into at most before a shortage of memory counts as an error."""
+
+
+class Judge(Protocol):
+    """What training is measured by, on examples that it does not see."""
+
+    name: str
+    """What the score is called."""
+    effort: float
+    """How much more work the whole is than the sample."""
+
+    def loss(self, model: Transformer) -> float: ...
+    def score(self, model: Transformer, whole: bool) -> float | None: ...
+    def samples(self, model: Transformer) -> tuple[tuple[str, str], ...]: ...
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to train, on what, judged by what, and how long."""
+
+    model: Transformer
+    batches: Batches[Any]
+    loss: Loss
+    config: TrainConfig
+    steps: int
+    judge: Judge
+    keeper: Keeper
+    seconds: float | None = None
+    """Time there is: the number of steps is corrected to fit it."""
+    corrections: tuple[Correction, ...] = ()
+    """Corrections that an interrupted run has made, to be made again at the same steps."""
+    ranks: Ranks = field(default_factory=Ranks)
+    stop: StopFlag = field(default_factory=StopFlag)
+
+    @property
+    def validate_every(self) -> int:
+        return self.config.validate_every or max(1, self.steps // VALIDATIONS)
+
+    @property
+    def save_every(self) -> int:
+        return self.config.save_every or self.validate_every
+
+
+def train(job: Job) -> Iterator[Report]:
+    """Train to the end of the course, from the newest checkpoint if there is one, and choose the weights to use."""
+    state = started(job)
+    objective = shared(Objective(job.model, job.loss, job.config), job.config, job.ranks)
+    watch = Watch(state.counters.seconds)
+    while state.counters.step < state.course.total:
+        outcome = yield from advanced(job, state, objective)
+        step, at_end = state.counters.step, state.counters.step >= state.course.total
+        state.counters.seconds = watch.update_done()
+        yield step_report(job, state, outcome)
+        if outcome.stop:
+            yield saved(job, state)
+            yield Stopped(step, "a signal asked for it", job.stop.signal)
+            return
+        if at_end or step % job.validate_every == 0:
+            yield validated(job, state)
+            watch.validation_done()
+        if at_end or step % job.save_every == 0:
+            yield saved(job, state)
+        yield from corrected(job, state, watch)
+        if job.config.patience and state.counters.waited >= job.config.patience:
+            yield Stopped(step, f"no better score in {state.counters.waited} validations")
+            break
+    yield from chosen(job, state)
+
+
+def started(job: Job) -> State:
+    """A fresh state, or that of the newest checkpoint."""
+    average = MovingAverage(job.model, job.config.ema) if job.config.ema else None
+    state = State(job.model, optimizers(job.model, job.config), Course(job.steps), average)
+    newest = job.keeper.newest()
+    if newest is not None:
+        state.restore(newest)
+    return state
+
+
+def advanced(job: Job, state: State, objective: nn.Module) -> Generator[Report, None, Outcome]:
+    """One update; tried again in smaller pieces when the memory is short, left out when it is not finite."""
+    counters = state.counters
+    batches = batches_of(job, counters.step)
+    while True:
+        try:
+            outcome = update(
+                objective, batches, seed_of(job, counters.step), job.config.clip, counters.splits,
+                job.ranks, stop=job.stop.signal is not None,
+            )  # fmt: skip
+            break
+        except RuntimeError as error:
+            if not out_of_memory(error) or job.ranks.world > 1 or counters.splits >= MOST_PIECES:
+                raise
+        counters.splits *= 2
+        yield Note(counters.step, f"Out of memory: batches are cut into {counters.splits} pieces from here on.")
+    if outcome.finite:
+        apply(job, state)
+    else:
+        counters.skipped += 1
+        if counters.skipped > job.config.skip_nonfinite:
+            raise not_finite(job.model, job.loss, batches, counters.step + 1)
+        yield Note(counters.step, f"Update {counters.step + 1} is not finite and is left out.")
+    counters.step += 1
+    counters.tokens += outcome.tokens
+    return outcome
+
+
+def batches_of(job: Job, step: int) -> list[Batch]:
+    """This process's batches for an update: a pure function of the step."""
+    n, ranks = job.config.accumulate, job.ranks
+    return [job.batches.batch((step * n + i) * ranks.world + ranks.rank) for i in range(n)]
+
+
+def seed_of(job: Job, step: int) -> int:
+    """Where this process's random numbers for an update begin, so that no generator's state has to be kept."""
+    return int(mix(job.config.seed, step, job.ranks.rank)[0] >> 1)
+
+
+def apply(job: Job, state: State) -> None:
+    """Let the optimizers act on the gradients, at the learning rate of this point of the course."""
+    factor = rate_factor(job, state)
+    for optimizer in state.optimizers:
+        for group in optimizer.param_groups:
+            group.setdefault("peak", group["lr"])
+            group["lr"] = group["peak"] * factor
+        optimizer.step()
+    if state.average is not None:
+        state.average.update(job.model)
+
+
+def rate_factor(job: Job, state: State) -> float:
+    step = state.counters.step
+    return learning_rate_factor(job.config, job.model.config.d_model)(step + 1, state.course.progress(step))
+
+
+def out_of_memory(error: RuntimeError) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def step_report(job: Job, state: State, outcome: Outcome) -> Step:
+    counters = state.counters
+    n_batches = counters.step * job.config.accumulate * job.ranks.world
+    return Step(
+        step=counters.step,
+        steps=state.course.total,
+        epoch=n_batches / len(job.batches),
+        loss=outcome.loss,
+        learning_rate=state.optimizers[-1].param_groups[-1]["lr"],
+        gradient=outcome.gradient,
+        tokens=outcome.tokens,
+        seconds=counters.seconds,
+    )
+
+
+def validated(job: Job, state: State) -> Validation:
+    """Measure, and remember whether it was the best so far; without a score, the lowest loss is best."""
+    counters = state.counters
+    job.model.eval()
+    loss, score = job.judge.loss(job.model), job.judge.score(job.model, whole=False)
+    merit = -loss if score is None else score
+    best = counters.best is None or merit > counters.best
+    if best:
+        counters.best, counters.best_step, counters.waited = merit, counters.step, 0
+    else:
+        counters.waited += 1
+    samples = job.judge.samples(job.model)
+    return Validation(
+        counters.step, loss, math.exp(min(loss, 700)), score, job.judge.name, best, samples, counters.seconds
+    )
+
+
+def saved(job: Job, state: State) -> Saved:
+    """Put a checkpoint on disk and clear older ones away; only the first process writes."""
+    begin = time.monotonic()
+    tensors, step = state.tensors(), state.counters.step
+    if job.ranks.first and step not in job.keeper.steps():
+        job.keeper.save(step, tensors, state.numbers())
+        job.keeper.prune(max(job.config.keep_checkpoints, job.config.average_last), state.counters.best_step)
+    job.ranks.wait()
+    return Saved(step, time.monotonic() - begin)
+
+
+def corrected(job: Job, state: State, watch: "Watch") -> Iterator[Correction]:
+    """Repeat the corrections that were made before; after the last of them, look at the clock from time to time."""
+    step, course = state.counters.step, state.course
+    known = [correction for correction in job.corrections if correction.step > max(0, step - 1)]
+    steps: int | None = None
+    if known:
+        steps = known[0].steps if known[0].step == step else None
+    elif job.seconds is not None and step % max(5, job.steps // 50) == 0 and step < course.total:
+        left = job.seconds - state.counters.seconds - watch.reserve(job, course, step)
+        steps = job.ranks.from_first(fitting_steps(course, step, left, watch.pace()))
+    if steps is not None and steps != course.total:
+        state.course = course.corrected(step, steps)
+        yield state.course.corrections[-1]
+
+
+def chosen(job: Job, state: State) -> Iterator[Report]:
+    """Load the weights that do best on the whole validation set: the last, the best on the sample, or an average."""
+    scores: dict[str, float] = {}
+    candidates = dict(weights_to_try(job, state))
+    for name, weights in candidates.items():
+        load(job.model.state_dict(), weights)
+        job.model.eval()
+        score = job.judge.score(job.model, whole=True)
+        scores[name] = -job.judge.loss(job.model) if score is None else score
+    best = max(scores, key=scores.__getitem__)
+    load(job.model.state_dict(), candidates[best])
+    yield Chosen(state.counters.step, best, scores)
+
+
+def weights_to_try(job: Job, state: State) -> Iterator[tuple[str, Tensors]]:
+    """The candidates that there are."""
+    yield "last", {name: tensor.clone() for name, tensor in job.model.state_dict().items()}
+    best = state.counters.best_step
+    if best is not None and best != state.counters.step and (checkpoint := job.keeper.at(best)):
+        yield f"best, of update {best}", checkpoint.tensors("weights")
+    if state.average is not None:
+        yield "moving average", state.average.tensors
+    steps = job.keeper.steps()[-job.config.average_last :] if job.config.average_last else []
+    several = [checkpoint.tensors("weights") for step in steps if (checkpoint := job.keeper.at(step))]
+    if len(several) > 1:
+        yield f"average of {len(several)} checkpoints", mean_weights(several)
+
+
+class Watch:
+    """How long updates and validations take on this machine, now."""
+
+    def __init__(self, seconds: float) -> None:
+        self.begin = time.monotonic() - seconds
+        self.last = time.monotonic()
+        self.spent, self.updates, self.validation = 0.0, 0, 0.0
+
+    def update_done(self) -> float:
+        """Note an update; the answer is all the time spent on the run so far."""
+        now = time.monotonic()
+        self.spent, self.updates, self.last = self.spent + now - self.last, self.updates + 1, now
+        return now - self.begin
+
+    def validation_done(self) -> None:
+        now = time.monotonic()
+        self.validation, self.last = now - self.last, now
+
+    def pace(self) -> float:
+        """Seconds per update since the last time somebody asked."""
+        pace = self.spent / max(1, self.updates)
+        self.spent, self.updates = 0.0, 0
+        return pace
+
+    def reserve(self, job: Job, course: Course, step: int) -> float:
+        """Time that validations will still take: those on the way, and the choice of weights at the end."""
+        n_left = (course.total - step) // job.validate_every
+        n_candidates = 2 + (job.config.ema > 0) + (job.config.average_last > 0)
+        return self.validation * (n_left + n_candidates * job.judge.effort)

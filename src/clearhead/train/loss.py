@@ -1,0 +1,119 @@
+"""What training makes small. The loop is given one of these and knows nothing else about the task."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from clearhead.data.batches import LabelBatch, PairBatch, TextBatch
+from clearhead.model import Transformer, masks
+from clearhead.text import SPECIALS
+
+Loss = Callable[[Transformer, Any], tuple[Tensor, int]]
+"""From a model and a batch to the sum of the losses, and how many there are."""
+
+UNKNOWN = list(SPECIALS).index("unknown")
+
+
+def next_token_loss(smoothing: float = 0.0, word_dropout: float = 0.0) -> Loss:
+    """Teacher forcing: the target shifted right goes in, and every position predicts its next token at once."""
+
+    def loss(model: Transformer, batch: TextBatch) -> tuple[Tensor, int]:
+        memory = mask = None
+        if isinstance(batch, PairBatch):
+            mask = masks.padding(batch.source_mask)
+            memory = model.encode(with_unknowns(batch.source, word_dropout), mask)
+        x = model.decode(with_unknowns(batch.target_in, word_dropout), memory, mask)[batch.counts]
+        targets = batch.target_out[batch.counts]
+        return smoothed_cross_entropy(
+            model.head.transform(x), model.head.matrix(model.tokens.weight), model.head.bias, targets, smoothing
+        ), len(targets)
+
+    return loss
+
+
+def label_loss(smoothing: float = 0.0, several: bool = False) -> Loss:
+    """One label per text (softmax over the labels), or any number of them (each its own yes or no)."""
+
+    def loss(model: Transformer, batch: LabelBatch) -> tuple[Tensor, int]:
+        scores = model(batch.source, real=batch.source_mask)
+        labels = batch.labels.to(scores.dtype)
+        if several:
+            return F.binary_cross_entropy_with_logits(scores, labels, reduction="sum") / labels.size(1), len(labels)
+        return F.cross_entropy(scores, labels, label_smoothing=smoothing, reduction="sum"), len(labels)
+
+    return loss
+
+
+def with_unknowns(ids: Int[Tensor, "B T"], rate: float) -> Int[Tensor, "B T"]:
+    """Some words replaced by the unknown token, so that the model learns not to lean on any one of them."""
+    if rate == 0 or not torch.is_grad_enabled():
+        return ids
+    return ids.masked_fill((torch.rand(ids.shape, device=ids.device) < rate) & (ids > UNKNOWN), UNKNOWN)
+
+
+LOGITS_AT_ONCE = 2**21
+"""Entries of the logits that exist at one time: few enough to stay in a CPU's cache, enough to keep its cores busy."""
+
+
+def smoothed_cross_entropy(
+    x: Float[Tensor, "N D"],
+    tokens: Float[Tensor, "V D"],
+    bias: Float[Tensor, " V"] | None,
+    targets: Int[Tensor, " N"],
+    smoothing: float = 0.0,
+) -> Float[Tensor, ""]:
+    """The sum over N predictions of cross-entropy with label smoothing, for logits = x tokensᵀ + bias.
+
+    The logits of a large vocabulary are the biggest tensor of a training step. Here they exist a slice at a time, and
+    their gradient is taken while they are there, so that the backward pass has nothing left to compute.
+    """
+    loss: Tensor = _SmoothedCrossEntropy.apply(x, tokens, bias, targets, smoothing)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _SmoothedCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, tokens: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float) -> Tensor:
+        n_tokens = len(tokens)
+        loss = x.new_zeros((), dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
+        x_grad, tokens_grad = torch.empty_like(x), torch.zeros_like(tokens)
+        bias_grad = None if bias is None else torch.zeros_like(bias)
+        mean_token, mean_bias = tokens.mean(dim=0), 0.0 if bias is None else bias.mean()
+        for rows in slices(len(x), max(1, LOGITS_AT_ONCE // n_tokens)):
+            logits = F.linear(x[rows], tokens, bias)  # (n, V)
+            target = targets[rows, None]
+            top, right = logits.amax(dim=1), logits.gather(1, target)[:, 0]
+            p = logits.softmax(dim=1)
+            log_sum = top - p.amax(dim=1).log()  # of the exponentials, without a second pass of exp
+            mean = x[rows] @ mean_token + mean_bias
+            loss += (log_sum - (1 - smoothing) * right - smoothing * mean).sum()
+            p.scatter_add_(1, target, p.new_full((1, 1), smoothing - 1).expand_as(target))
+            if smoothing:
+                p -= smoothing / n_tokens
+            torch.mm(p, tokens, out=x_grad[rows])
+            tokens_grad.addmm_(p.T, x[rows])
+            if bias_grad is not None:
+                bias_grad += p.sum(dim=0)
+        ctx.save_for_backward(x_grad, tokens_grad, bias_grad)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x_grad, tokens_grad, bias_grad = ctx.saved_tensors
+        return (
+            x_grad * grads[0],
+            tokens_grad * grads[0],
+            None if bias_grad is None else bias_grad * grads[0],
+            None,
+            None,
+        )
+
+
+def slices(n: int, size: int) -> Iterator[slice]:
+    """0 to n in pieces of about equal size, none above `size`."""
+    n_pieces = -(-n // size)
+    return (slice(n * i // n_pieces, n * (i + 1) // n_pieces) for i in range(n_pieces))

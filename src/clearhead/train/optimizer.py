@@ -1,0 +1,87 @@
+"""From gradients to new weights: Adam, AdamW, and Muon for the hidden matrices."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.optim import Adam, AdamW, Optimizer
+
+from clearhead.config import TrainConfig
+
+PAPER_BETAS = (0.9, 0.98)
+PAPER_EPS = 1e-9
+
+
+def optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
+    """The optimizers that share the model's parameters between them."""
+    matrices = [parameter for name, parameter in model.named_parameters() if is_hidden_matrix(name, parameter)]
+    hidden = {id(parameter) for parameter in matrices}
+    others = [parameter for parameter in model.parameters() if id(parameter) not in hidden]
+    rate, decay = config.learning_rate, config.weight_decay
+    if config.optimizer == "adam":
+        return [Adam([*matrices, *others], rate, PAPER_BETAS, PAPER_EPS, fused=True)]
+    if config.optimizer == "adamw":
+        groups = [{"params": matrices, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
+        return [AdamW(groups, rate, PAPER_BETAS, PAPER_EPS, fused=True)]
+    return [
+        Muon(matrices, config.muon_learning_rate, decay),
+        AdamW(others, rate, PAPER_BETAS, PAPER_EPS, weight_decay=0.0, fused=True),
+    ]
+
+
+def is_hidden_matrix(name: str, parameter: Tensor) -> bool:
+    """Whether the parameter maps vectors to vectors inside the stacks; look-up tables and heads do not."""
+    return parameter.ndim == 2 and ".layers." in name
+
+
+class Muon(Optimizer):
+    """Momentum whose every direction is made equally long, by a Newton–Schulz iteration, before it is applied.
+
+    torch.optim.Muon iterates in bfloat16, which CPUs without it emulate a hundred times slower than float32, and takes
+    matrices one by one. Here all matrices of one shape go through the iteration together, in their own precision, and
+    stacked ones (q, k and v) are taken apart.
+    """
+
+    def __init__(self, matrices: Iterable[Tensor], lr: float, weight_decay: float, momentum: float = 0.95) -> None:
+        super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        assert closure is None, "one gradient is enough"
+        for group in self.param_groups:
+            for squares in self.by_shape(group["params"], group["momentum"]).values():
+                steps = orthogonalised(torch.stack([step for _, step in squares]))
+                for (weight, _), step in zip(squares, steps, strict=True):
+                    weight.mul_(1 - group["lr"] * group["weight_decay"])
+                    weight.add_(step, alpha=-group["lr"] * math.sqrt(max(1.0, weight.size(0) / weight.size(1))))
+        return None
+
+    def by_shape(self, matrices: list[Tensor], momentum: float) -> dict[Any, list[tuple[Tensor, Tensor]]]:
+        """Each matrix with the step it would take (Nesterov's momentum), gathered by shape."""
+        shapes: dict[Any, list[tuple[Tensor, Tensor]]] = defaultdict(list)
+        for weight in matrices:
+            if weight.grad is None:
+                continue
+            state = self.state[weight]
+            mean = state.setdefault("momentum", torch.zeros_like(weight))
+            mean.lerp_(weight.grad, 1 - momentum)
+            step = weight.grad.lerp(mean, momentum)
+            n_stacked = 3 if weight.size(0) == 3 * weight.size(1) else 1
+            for pair in zip(weight.chunk(n_stacked), step.chunk(n_stacked), strict=True):
+                shapes[pair[0].shape].append(pair)
+        return shapes
+
+
+def orthogonalised(x: Float[Tensor, "N R C"], n_iterations: int = 5) -> Float[Tensor, "N R C"]:
+    """The nearest matrices whose singular values are all about 1 (0.7 to 1.2), without a decomposition."""
+    if x.size(1) > x.size(2):
+        return orthogonalised(x.mT, n_iterations).mT
+    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    for _ in range(n_iterations):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=-4.7750, alpha=2.0315), x, beta=3.4445)
+    return x

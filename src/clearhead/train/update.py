@@ -1,0 +1,111 @@
+"""One update of the weights: forwards, backwards, over the processes and into the optimizer."""
+
+import math
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+from torch.nn.parallel import DistributedDataParallel
+
+from clearhead.config import TrainConfig
+from clearhead.data.batches import Batch
+from clearhead.model import Transformer
+from clearhead.model.block import Block
+from clearhead.train.loss import Loss
+from clearhead.train.ranks import Ranks
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an update found before it touched the weights."""
+
+    loss: float
+    gradient: float
+    tokens: int
+    stop: bool
+    """Whether any process was asked to stop."""
+
+    @property
+    def finite(self) -> bool:
+        return math.isfinite(self.loss) and math.isfinite(self.gradient)
+
+
+class Objective(nn.Module):
+    """The model with its loss, as one module whose forward pass the processes can share."""
+
+    def __init__(self, model: Transformer, loss: Loss, config: TrainConfig) -> None:
+        super().__init__()
+        self.model, self.loss = model, loss
+        device = next(model.parameters()).device
+        self.bf16 = config.precision == "bf16" or (
+            config.precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
+        )
+        self.device_type = device.type
+
+    def forward(self, batch: Batch) -> tuple[Tensor, int]:
+        with torch.autocast(self.device_type, torch.bfloat16) if self.bf16 else nullcontext():
+            return self.loss(self.model, batch)
+
+
+def shared(objective: Objective, config: TrainConfig, ranks: Ranks) -> nn.Module:
+    """The objective as the processes work on it: each with all weights (DDP), or each with a part (FSDP2)."""
+    model = objective.model
+    if config.compile:
+        model.compile()
+    if ranks.world == 1:
+        return objective
+    if not config.shard:
+        return DistributedDataParallel(objective)
+    for block in [module for module in model.modules() if isinstance(module, Block)]:
+        fully_shard(block)
+    fully_shard(model)
+    for method in ("encode", "decode", "classify", "logits"):
+        register_fsdp_forward_method(model, method)
+    return objective
+
+
+def update(
+    objective: nn.Module, batches: Iterable[Batch], seed: int, clip: float, splits: int, ranks: Ranks, stop: bool
+) -> Outcome:
+    """Leave the clipped gradient of the mean loss, over all batches and processes, on the parameters.
+
+    Each loss is a sum, and its gradient is divided by the number of predictions of all processes together: several
+    processes, or several pieces of a batch, give what one would.
+    """
+    torch.manual_seed(seed)
+    objective.train()
+    objective.zero_grad(set_to_none=True)
+    pieces = [piece for batch in batches for piece in split(batch, splits)]
+    device = next(objective.parameters()).device
+    totals = torch.tensor([0.0, 0.0, float(stop)], dtype=torch.float64, device=device)
+    for index, piece in enumerate(pieces):
+        with together_at(index == len(pieces) - 1, objective):
+            loss, n_tokens = objective(piece.to(device))
+            loss.backward()
+        totals[0] += loss.detach()
+        totals[1] += n_tokens
+    total, n_tokens, stops = ranks.add_up(totals).tolist()
+    gradients = [parameter.grad for parameter in objective.parameters() if parameter.grad is not None]
+    scale = ranks.world / n_tokens  # the processes' gradients come as their mean
+    norm = float(torch.nn.utils.get_total_norm(gradients)) * scale
+    if math.isfinite(norm):
+        torch._foreach_mul_(gradients, scale * min(1.0, clip / (norm + 1e-6)))
+    return Outcome(total / n_tokens, norm, int(n_tokens), stops > 0)
+
+
+def together_at(last: bool, objective: nn.Module) -> AbstractContextManager[Any]:
+    """Processes exchange gradients only after the last piece."""
+    return objective.no_sync() if isinstance(objective, DistributedDataParallel) and not last else nullcontext()
+
+
+def split(batch: Batch, n_pieces: int) -> list[Batch]:
+    """The batch in pieces by rows."""
+    if n_pieces == 1:
+        return [batch]
+    columns = {f.name: getattr(batch, f.name).tensor_split(n_pieces) for f in fields(batch)}
+    pieces = [replace(batch, **{name: parts[i] for name, parts in columns.items()}) for i in range(n_pieces)]
+    return [piece for piece in pieces if len(piece.indices)]
