@@ -1,0 +1,144 @@
+"""`clearhead doctor`: a corpus examined, told to people as tables and to programs as JSON."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from clearhead.data.doctor import Diagnosis, Fixed
+    from clearhead.data.findings import Finding
+    from clearhead.data.survey import Kind
+
+BARS = " ▁▂▃▄▅▆▇█"
+MARKS = {"error": ("✗", "bold red"), "warning": ("!", "bold magenta"), "note": ("·", "bold")}
+"""Colours that can be read on light and on dark; the sign alone tells as much."""
+COUNTED = {"pairs": "pairs", "labelled": "labelled texts", "text": "lines"}
+
+
+def doctor(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILES", help="Two parallel files, a table, or a text; also .gz.")
+    ],
+    test: Annotated[
+        list[str] | None, typer.Option(metavar="FILES", help="Test files, which training must not contain.")
+    ] = None,
+    fix: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write the files without faulty lines into this folder.")
+    ] = None,
+    kind: Annotated[
+        Literal["pairs", "labelled", "text"] | None, typer.Option(help="What the files hold, if it is guessed wrongly.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON instead of tables.")] = False,
+) -> None:
+    """Examine a corpus: how much there is, what is wrong with it, and what to do.
+
+    - `clearhead doctor train.en train.de`
+    - `clearhead doctor train.en train.de --test test.en test.de --fix cleaned`
+    - `clearhead doctor labels.tsv --json`
+    """
+    from clearhead.data.doctor import fix as write_fixed
+
+    diagnosis = examined(files, test or [], kind)
+    fixed = write_fixed(diagnosis, fix) if fix else None
+    if as_json:
+        values = diagnosis.as_dict() | ({"fixed": vars(fixed)} if fixed else {})
+        typer.echo(json.dumps(values, ensure_ascii=False, indent=2))
+    else:
+        from rich.console import Console
+
+        tell(diagnosis, fixed, Console(highlight=False, markup=False))
+
+
+def examined(files: list[str], test: list[str], kind: "Kind | None") -> "Diagnosis":
+    """The diagnosis, with a bar on stderr while it is made."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from clearhead.data.doctor import examine
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("Reading", total=None)
+        return examine(files, test, kind, lambda done, size: bar.update(task, completed=done, total=size or None))
+
+
+def tell(diagnosis: "Diagnosis", fixed: "Fixed | None", console: "Console") -> None:
+    from rich.text import Text
+
+    names = " · ".join(Path(path).name or path for path in diagnosis.paths)
+    console.print(Text.assemble((names, "bold"), f"   {diagnosis.examples:,} {COUNTED[diagnosis.kind]}\n"))
+    console.print(figures(diagnosis), Text())
+    for line in remarks(diagnosis):
+        console.print(Text(line))
+    for finding in diagnosis.findings:
+        console.print(told(finding))
+    console.print(Text(verdict(diagnosis, fixed)))
+
+
+def figures(diagnosis: "Diagnosis") -> "RenderableType":
+    """A row for each side; lengths are counted in characters."""
+    from rich.table import Table
+
+    grid = Table(box=None, padding=(0, 2, 0, 0), header_style="")
+    grid.add_column("", no_wrap=True)
+    grid.add_column("line lengths", no_wrap=True)
+    for name in ("median", "longest", "words", "distinct"):
+        grid.add_column(name, justify="right", no_wrap=True)
+    grid.add_column("script", no_wrap=True)
+    for part in diagnosis.sides:
+        numbers = (part.median_length, part.longest, part.words, part.distinct_words)
+        grid.add_row(shortened(part.name), sparkline(part.histogram), *(f"{n:,}" for n in numbers), part.script)
+    return grid
+
+
+def shortened(name: str, width: int = 12) -> str:
+    return name if len(name) <= width else name[: width - 1] + "…"
+
+
+def sparkline(counts: tuple[int, ...]) -> str:
+    """A small histogram; the least bar still shows that something is there."""
+    top = max(counts)
+    return "".join(BARS[0 if not n else max(1, round(n / top * (len(BARS) - 1)))] for n in counts)
+
+
+def remarks(diagnosis: "Diagnosis") -> list[str]:
+    """What is worth knowing and no fault."""
+    said = [f"{Path(path).name}: {sentence}." for path, found in diagnosis.notes.items() for sentence in found]
+    if diagnosis.labels:
+        listed = ", ".join(f"{label} {count:,}" for label, count in list(diagnosis.labels.items())[:6])
+        said.append(f"{len(diagnosis.labels):,} labels: {listed}{', …' if len(diagnosis.labels) > 6 else ''}.")
+    rare = [f"{side.characters_seen_once:,} of {side.distinct_characters:,}" for side in diagnosis.sides]
+    said.append(f"Characters seen only once: {' and '.join(rare)}.")
+    unseen = [f"{side.unseen_words:.1%}" for side in diagnosis.sides if side.unseen_words is not None]
+    if unseen:
+        words = f"{' and '.join(unseen)} of the words"
+        said.append(f"In the {diagnosis.test_examples:,} test examples {words} are never seen in training.")
+    return [*said, ""]
+
+
+def told(finding: "Finding") -> "RenderableType":
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    sign, style = MARKS[finding.severity]
+    where = f"first at {Path(finding.path).name}:{finding.line}" if finding.line else finding.path
+    head = Text.assemble((f"{sign} {finding.name}", style), f"  {finding.count:,}, {where}")
+    body = [Text(finding.example, style="italic", no_wrap=True, overflow="ellipsis")] if finding.example else []
+    return Group(head, Padding(Group(*body, Text(finding.advice)), (0, 0, 1, 2)))
+
+
+def verdict(diagnosis: "Diagnosis", fixed: "Fixed | None") -> str:
+    if fixed:
+        left = ", ".join(f"{name} {count:,}" for name, count in fixed.left_out.items()) or "none"
+        return f"Written: {', '.join(fixed.paths)}\nKept {fixed.kept:,} of {diagnosis.examples:,}; left out: {left}."
+    counts = [sum(finding.severity == severity for finding in diagnosis.findings) for severity in MARKS]
+    if not any(counts):
+        return "Nothing is wrong with it."
+    parts = [f"{n} {name}{'s' if n > 1 else ''}" for n, name in zip(counts, MARKS, strict=True) if n]
+    remedy = " `--fix FOLDER` writes the files without the faulty lines." if any(counts[:2]) else ""
+    return f"{', '.join(parts)}.{remedy}"

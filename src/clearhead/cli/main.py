@@ -1,0 +1,60 @@
+"""`clearhead VERB …`: the list of verbs, and what becomes of errors.
+
+Verbs import what they need when they run, so that `clearhead --help` is instant.
+"""
+
+import sys
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Annotated
+
+import typer
+
+from clearhead import __version__
+from clearhead.cli.arguments import SeveralValues
+from clearhead.cli.doctor import doctor
+from clearhead.errors import ClearheadError
+
+app = typer.Typer(
+    name="clearhead", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]}, rich_markup_mode="markdown",
+)  # fmt: skip
+app.command(cls=SeveralValues)(doctor)
+
+
+def show_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"clearhead {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def clearhead(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where in the program an error arose.")] = False,
+) -> None:
+    """The Transformer of "Attention Is All You Need", whole: train it, use it, and see every step it takes."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and answer with its exit code: 0 fine, 1 your input, 2 usage, 130 Ctrl-C."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        app(arguments, prog_name="clearhead")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0
+    except Exception as error:
+        if "--debug" in takewhile(lambda argument: argument.startswith("-"), arguments):
+            raise
+        sys.stderr.write(f"clearhead: {told(error)}\n")
+        return error.exit_code if isinstance(error, ClearheadError) else 1
+    return 0
+
+
+def told(error: Exception) -> str:
+    """The message of an error that a person can put right; anything else is our mistake, and says so."""
+    if isinstance(error, ClearheadError):
+        return str(error)
+    return f"a mistake of the program, not yours: {type(error).__name__}: {error}\nSee where with: clearhead --debug …"

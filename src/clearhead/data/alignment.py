@@ -1,0 +1,180 @@
+"""Do two parallel files still belong together line by line, and if not, where do they begin to slip?
+
+Translations resemble their sources in length, in how they close and in the numbers and names they hold. How much
+these tell is learned from the files themselves: every trait is weighed by how much more often it is seen in lines that
+stand side by side than in lines some way apart. A block has slipped when its lines agree no better than by chance,
+while a shift by a few lines restores the file's usual level. So neither free translation nor a text whose
+neighbouring lines resemble each other raises an alarm.
+"""
+
+import math
+import re
+import zlib
+from array import array
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_SHIFT = 8
+"""Lines by which a block may have slipped."""
+APART = 32
+"""Lines between those that are surely no pair, yet of the same neighbourhood: files may be sorted by length."""
+SHORTEST_BLOCK = 8
+"""Lines; a few free translations in a row are not a slip."""
+FEWEST_LINES = 100
+"""Below this nothing can be learned about what is usual."""
+LEAST_TOLD = 0.1
+"""Nats per line that agreement must tell on the whole, or else the files say nothing on alignment."""
+SURE = 18.0
+"""Nats of evidence, beyond what the number of places to look in makes likely, before a block is called slipped."""
+
+ANCHOR = re.compile(r"\d+|\b[A-Z]\w+")
+CLOSINGS = {
+    mark: n for n, marks in enumerate((".。।", "?？", "!！", ":：", ",，、;；", "…", "\"”“»')）"), 1) for mark in marks
+}
+
+Floats = NDArray[np.float64]
+
+
+class Shift(NamedTuple):
+    """Lines `start` to `stop` (not included, counted from 0) whose target stands `offset` lines later."""
+
+    start: int
+    stop: int
+    offset: int
+
+
+class Traits:
+    """What can be compared between languages, a few bytes for each line."""
+
+    def __init__(self, lines: Iterable[str] = ()) -> None:
+        self.lengths, self.closings, self.anchors = array("I"), array("B"), array("Q")
+        for line in lines:
+            self.add(line)
+
+    def add(self, line: str) -> None:
+        line = line.strip()
+        self.lengths.append(len(line))
+        self.closings.append(CLOSINGS.get(line[-1:], 0))
+        bits = 0
+        for word in ANCHOR.findall(line):
+            bits |= 1 << (zlib.crc32(word.encode()) & 63)
+        self.anchors.append(bits)
+
+
+def shifts(source: Traits, target: Traits) -> list[Shift]:
+    """The blocks that have slipped, in order."""
+    n_lines = min(len(source.lengths), len(target.lengths))
+    if n_lines < FEWEST_LINES:
+        return []
+    compare = Comparison(source, target)
+    usual, chance = compare.usual, compare.chance
+    if usual - chance < LEAST_TOLD:
+        return []
+    unshifted = compare.evidence(0)
+    found = []
+    for offset in (k for k in range(-MAX_SHIFT, MAX_SHIFT + 1) if k):
+        shifted = compare.evidence(offset)
+        for start, stop, gain in excursions(shifted - unshifted, SURE + math.log(n_lines)):
+            lost = unshifted[start:stop].mean() < chance + 0.4 * (usual - chance)
+            restored = shifted[start:stop].mean() > chance + 0.6 * (usual - chance)
+            if stop - start >= SHORTEST_BLOCK and lost and restored:
+                found.append((gain, Shift(start, stop, offset)))
+    return without_overlaps(found)
+
+
+def without_overlaps(found: list[tuple[float, Shift]]) -> list[Shift]:
+    """The best explanation of every place."""
+    kept: list[Shift] = []
+    for _, shift in sorted(found, reverse=True):
+        if all(shift.stop <= other.start or shift.start >= other.stop for other in kept):
+            kept.append(shift)
+    return sorted(kept)
+
+
+def excursions(gain: Floats, least: float) -> list[tuple[int, int, float]]:
+    """Stretches over which the gain adds up to more than `least`: from where it begins to rise to its peak."""
+    total = np.concatenate([[0.0], np.cumsum(gain)])
+    risen = total - np.minimum.accumulate(total)
+    stretch = np.cumsum(risen == 0)
+    found = []
+    for number in np.unique(stretch[risen > least]):
+        first, end = np.searchsorted(stretch, [number, number + 1])
+        peak = first + int(np.argmax(risen[first:end]))
+        found.append((int(first), int(peak), float(risen[peak])))
+    return found
+
+
+class Comparison:
+    """How much the agreement of two lines tells, learned from the files, for any shift between them."""
+
+    def __init__(self, source: Traits, target: Traits) -> None:
+        self.source, self.target = columns(source), columns(target)
+        self.n_lines = min(len(self.source[0]), len(self.target[0]))
+        usual = self.best_offset()
+        self.middle, self.spread = self.length_scale(usual)
+        aligned, apart = self.categories(usual), self.categories(usual + APART) + self.categories(usual - APART)
+        self.weights = [weigh(a, b) for a, b in zip(joined(aligned), joined(apart), strict=True)]
+        self.usual = float(np.mean(self.total(aligned[0])))
+        self.chance = float(np.mean(np.concatenate([self.total(part) for part in apart])))
+
+    def sides(self, offset: int) -> tuple[slice, slice]:
+        """Which source lines meet which target lines when the target stands `offset` lines later."""
+        first, last = max(0, -offset), min(len(self.source[0]), len(self.target[0]) - offset)
+        return slice(first, max(first, last)), slice(first + offset, max(first, last) + offset)
+
+    def ratios(self, offset: int) -> Floats:
+        here, there = self.sides(offset)
+        return np.asarray(self.target[0][there] - self.source[0][here])
+
+    def best_offset(self) -> int:
+        """Usually 0; a file that is shifted as a whole is measured where it agrees."""
+        spreads = {
+            k: float(np.median(np.abs(r - np.median(r))))
+            for k in range(-MAX_SHIFT, MAX_SHIFT + 1)
+            if (r := self.ratios(k)).size
+        }
+        best = min(spreads, key=lambda k: spreads[k])
+        return best if spreads[best] < 0.8 * spreads[0] else 0
+
+    def length_scale(self, offset: int) -> tuple[float, float]:
+        ratios = self.ratios(offset)
+        middle = float(np.median(ratios))
+        return middle, 1.4826 * float(np.median(np.abs(ratios - middle))) + 0.02
+
+    def categories(self, offset: int) -> list[list[NDArray[Any]]]:
+        """For each trait, which of a few kinds of agreement every pair of lines shows."""
+        here, there = self.sides(offset)
+        lengths = np.clip(np.abs(self.ratios(offset) - self.middle) / self.spread * 2, 0, 11).astype(np.intp)
+        closings = (self.source[1][here] * 8 + self.target[1][there]).astype(np.intp)
+        a, b = self.source[2][here], self.target[2][there]
+        shared = np.minimum(np.bitwise_count(a & b), 3) * 3 + np.minimum(np.bitwise_count(a ^ b) // 2, 2)
+        anchors = np.where((a == 0) | (b == 0), 12 + (a == b), shared).astype(np.intp)
+        return [[lengths, closings, anchors]]
+
+    def total(self, kinds: list[NDArray[Any]]) -> Floats:
+        return np.asarray(sum(weights[kind] for weights, kind in zip(self.weights, kinds, strict=True)))
+
+    def evidence(self, offset: int) -> Floats:
+        """For every source line, how much more likely it is at home with that target line than with any other."""
+        result = np.zeros(len(self.source[0]))
+        here, _ = self.sides(offset)
+        result[here] = self.total(self.categories(offset)[0])
+        return result[: self.n_lines]
+
+
+def columns(traits: Traits) -> tuple[Floats, NDArray[Any], NDArray[Any]]:
+    lengths = np.log1p(np.frombuffer(traits.lengths, dtype=np.uint32).astype(np.float64))
+    return lengths, np.frombuffer(traits.closings, dtype=np.uint8), np.frombuffer(traits.anchors, dtype=np.uint64)
+
+
+def joined(parts: list[list[NDArray[Any]]]) -> list[NDArray[Any]]:
+    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
+def weigh(aligned: NDArray[Any], apart: NDArray[Any]) -> Floats:
+    """The logarithm of how many times likelier each kind is side by side than apart; no line decides alone."""
+    a, b = np.bincount(aligned, minlength=64) + 1.0, np.bincount(apart, minlength=64) + 1.0
+    return np.asarray(np.clip(np.log(a / a.sum()) - np.log(b / b.sum()), -3, 3))

@@ -1,0 +1,257 @@
+"""A corpus examined: how much there is, what is wrong with it, and the same files without the faults."""
+
+import gzip
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import partial
+from io import BufferedIOBase
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clearhead.data.examples import LINE_ENDS_ELSEWHERE
+from clearhead.data.findings import MANY_UNSEEN, Finding, findings
+from clearhead.data.lines import Lines, is_pipe
+from clearhead.data.survey import (
+    SCRIPTS,
+    Kind,
+    Progress,
+    Row,
+    Side,
+    Survey,
+    column,
+    kind_of,
+    open_sources,
+    rows,
+    survey,
+)
+from clearhead.errors import DataError, DiskError, shown
+
+BARS = 16
+"""Columns of a histogram."""
+SPACES_FOR_LINE_ENDS = str.maketrans(dict.fromkeys(LINE_ENDS_ELSEWHERE, " "))
+
+
+@dataclass(frozen=True)
+class SideSummary:
+    """One side of a corpus in figures."""
+
+    name: str
+    characters: int
+    words: int
+    distinct_words: int
+    words_seen_once: int
+    distinct_characters: int
+    characters_seen_once: int
+    script: str
+    median_length: int
+    longest: int
+    histogram: tuple[int, ...]
+    """Lines by length in characters, in equal steps; the last column holds all longer ones too."""
+    step: int
+    """Characters per column of the histogram."""
+    unseen_words: float | None
+    """Share of the test text's words that training never shows; None without a test text."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What an examination found; `findings` is empty for a clean corpus."""
+
+    paths: tuple[str, ...]
+    kind: Kind
+    examples: int
+    test_examples: int | None
+    labels: dict[str, int]
+    sides: tuple[SideSummary, ...]
+    findings: tuple[Finding, ...]
+    notes: dict[str, list[str]]
+    """By file, what reading put right quietly, such as CR LF."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same for programs; which examples are at fault is told by counts and first lines."""
+        values = {
+            name: getattr(self, name) for name in ("paths", "kind", "examples", "test_examples", "labels", "notes")
+        }
+        found = [{k: v for k, v in vars(finding).items() if k != "left_out"} for finding in self.findings]
+        return {**values, "sides": [asdict(side) for side in self.sides], "findings": found}
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """What `fix` wrote, and how many examples each fault cost; an example with two faults counts for the first."""
+
+    paths: tuple[str, ...]
+    kept: int
+    left_out: dict[str, int]
+
+
+def examine(
+    paths: Sequence[str | Path], test_paths: Sequence[str | Path] = (), kind: Kind | None = None,
+    progress: Progress | None = None,
+) -> Diagnosis:  # fmt: skip
+    """One pass over the files, then a look at the first line of every fault.
+
+    `kind` is told by the files themselves unless given; `progress` hears of bytes done and bytes in all.
+    """
+    names = [str(path) for path in paths]
+    kind = kind or kind_of(names)
+    corpus = survey(names, kind, progress)
+    if not len(corpus):
+        raise DataError(f"{shown(', '.join(names))}: nothing to examine, the files are empty.\nGive files with text.")
+    test = survey([str(path) for path in test_paths], kind) if test_paths else None
+    found = findings(corpus, test, partial(fetch, names, kind))
+    sides = tuple(
+        summary(side, name, test.sides[number] if test else None)
+        for number, (side, name) in enumerate(zip(corpus.sides, side_names(corpus), strict=True))
+    )
+    notes = {path: note.sentences() for path, note in corpus.notes.items() if note.sentences()}
+    return Diagnosis(
+        tuple(names), kind, len(corpus), len(test) if test else None, dict(corpus.labels.most_common()), sides,
+        (*found, *unseen(corpus, sides)), notes,
+    )  # fmt: skip
+
+
+def side_names(corpus: Survey) -> tuple[str, ...]:
+    files = corpus.starts[0][1]
+    if len(corpus.starts) == 1 and len(files) == len(corpus.sides):
+        return tuple(Path(file).name for file in files)
+    return ("source", "target") if corpus.kind == "pairs" else ("text",)
+
+
+def summary(side: Side, name: str, test: Side | None) -> SideSummary:
+    lengths = column(side.traits.lengths, np.uint32)
+    step = max(1, -(-int(np.percentile(lengths, 99)) // BARS))
+    bars = np.bincount(np.minimum(lengths // step, BARS - 1), minlength=BARS)
+    scripts = np.bincount(column(side.scripts, np.uint8), minlength=2)[1:]
+    words, characters = side.words, side.characters
+    return SideSummary(
+        name, characters.total(), words.total(), len(words), once(words), len(characters), once(characters),
+        SCRIPTS[int(scripts.argmax()) + 1].capitalize() if scripts.any() else "", int(np.median(lengths)),
+        int(lengths.max()), tuple(map(int, bars)), step, unseen_share(side, test) if test else None,
+    )  # fmt: skip
+
+
+def once(counts: dict[str, int]) -> int:
+    return sum(count == 1 for count in counts.values())
+
+
+def unseen_share(side: Side, test: Side) -> float:
+    return sum(count for word, count in test.words.items() if word not in side.words) / max(1, test.words.total())
+
+
+def unseen(corpus: Survey, sides: Iterable[SideSummary]) -> list[Finding]:
+    """A finding when the test text speaks of other things; where words are not parted by spaces it cannot be told."""
+    return [
+        Finding(
+            "unseen words", "note", 1, side.name, 0, f"{side.unseen_words:.0%} of the test text's words",
+            "Training never shows them: the test is of another kind, or there is too little text.",
+            np.zeros(len(corpus), dtype=bool),
+        )
+        for side in sides
+        if side.unseen_words is not None and side.unseen_words > MANY_UNSEEN and side.script not in ("Han", "Thai")
+    ]  # fmt: skip
+
+
+def fetch(paths: Sequence[str], kind: Kind, wanted: set[int]) -> dict[int, Row]:
+    """Single examples, found by reading the files again as far as needed; what came through a pipe is gone."""
+    sources = open_sources(paths, kind)
+    if not wanted or any(is_pipe(path) for lines in sources for path in lines.paths):
+        return {}
+    examples = (row for row in rows(sources, kind) if row.role != "header")
+    return {index: row for index, row in enumerate(islice(examples, max(wanted) + 1)) if index in wanted}
+
+
+def fix(diagnosis: Diagnosis, out: str | Path) -> Fixed:
+    """The same files without the examples at fault, under their own names in the folder `out`, which is made.
+
+    Files appear only when all are complete. Nothing that exists is written over, least of all the originals.
+    """
+    if any(finding.name == "lines without a partner" for finding in diagnosis.findings):
+        raise DataError(
+            "Files of unequal length cannot be fixed by leaving lines out: which ones is a guess.\n"
+            "Make both files anew from one table, then run the doctor again."
+        )
+    sources = open_sources(diagnosis.paths, diagnosis.kind)
+    if any(is_pipe(path) for lines in sources for path in lines.paths):
+        raise DataError("What came through a pipe cannot be read again to fix it.\nSave it to a file and give that.")
+    targets = {path: Path(out) / Path(path).name for lines in sources for path in lines.paths}
+    refuse_to_overwrite(targets)
+    try:
+        kept = write_kept(diagnosis, sources, targets)
+    except OSError as error:
+        raise DiskError(
+            f"{out} cannot be written: {error.strerror}.\nFree some space, or give another folder."
+        ) from None
+    return Fixed(tuple(map(str, targets.values())), kept, cost(diagnosis))
+
+
+def refuse_to_overwrite(targets: dict[str, Path]) -> None:
+    taken = next((target for target in targets.values() if target.exists()), None)
+    if taken:
+        raise DataError(f"{taken} exists already.\nGive a folder that does not hold it: --fix cleaned")
+    if len(set(targets.values())) < len(targets):
+        raise DataError(f"Two files have one name: {shown(', '.join(targets))}.\nFix them one after the other.")
+
+
+def write_kept(diagnosis: Diagnosis, sources: Sequence[Lines], targets: dict[str, Path]) -> int:
+    drop = left_out(diagnosis)
+    kept, index = 0, 0
+    with ExitStack() as stack:
+        files = {path: stack.enter_context(Replacement(target)) for path, target in targets.items()}
+        for row in rows(sources, diagnosis.kind):
+            if row.role == "header" or not drop[index]:
+                kept += row.role != "header"
+                for path, raw in zip(row.paths, row.raws, strict=True):
+                    files[path].write(raw.translate(SPACES_FOR_LINE_ENDS).encode() + b"\n")
+            index += row.role != "header"
+    return kept
+
+
+def left_out(diagnosis: Diagnosis) -> "np.typing.NDArray[np.bool_]":
+    drop = np.zeros(diagnosis.examples, dtype=bool)
+    for finding in diagnosis.findings:
+        drop |= finding.left_out
+    return drop
+
+
+def cost(diagnosis: Diagnosis) -> dict[str, int]:
+    """How many examples go because of each finding, every one counted once."""
+    seen, result = np.zeros(diagnosis.examples, dtype=bool), {}
+    for finding in diagnosis.findings:
+        new = int(np.count_nonzero(finding.left_out & ~seen))
+        seen |= finding.left_out
+        if new:
+            result[finding.name] = new
+    return result
+
+
+class Replacement:
+    """A file that appears under its name only when it is complete and on the disk; gzip if it is called so."""
+
+    def __init__(self, target: Path) -> None:
+        self.target, self.temporary = target, target.with_name(f".{target.name}.tmp-{os.getpid()}")
+
+    def __enter__(self) -> BufferedIOBase:
+        self.target.parent.mkdir(parents=True, exist_ok=True)
+        self.raw = self.temporary.open("xb")
+        packed = self.target.suffix == ".gz"
+        self.file: BufferedIOBase = gzip.GzipFile("", "wb", 6, self.raw, 0) if packed else self.raw
+        return self.file
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            if self.file is not self.raw:
+                self.file.close()
+            self.raw.flush()
+            os.fsync(self.raw.fileno())
+        finally:
+            self.raw.close()
+            if kind is not None:
+                self.temporary.unlink()
+        if kind is None:
+            self.temporary.rename(self.target)

@@ -1,0 +1,265 @@
+"""Files as examples: pairs, labelled texts, conversations or running text.
+
+Each function answers with a source that can be passed over as often as needed and holds nothing in memory. The format
+is told by the file's ending, then by its content; fields are found by their usual names or by their place.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from clearhead.data.alignment import Traits, shifts
+from clearhead.data.lines import Errors, Lines, Notes, files_in, is_pipe
+from clearhead.data.records import Fields, Format, format_of, layout, records
+from clearhead.errors import DataError, shown
+
+E = TypeVar("E")
+
+PAIR_NAMES = (
+    ("source", "target"), ("src", "tgt"), ("question", "answer"), ("prompt", "response"), ("prompt", "completion"),
+    ("instruction", "output"), ("input", "output"), ("statement", "reply"),
+)  # fmt: skip
+LABEL_NAMES = (
+    ("text", "label"), ("text", "labels"), ("sentence", "label"), ("text", "category"), ("text", "intent"),
+    ("text", "class"), ("text", "emotion"), ("review", "sentiment"), ("utterance", "intent"), ("question", "label"),
+)  # fmt: skip
+TURN_NAMES = (("turns",), ("messages",), ("dialog",), ("dialogue",), ("conversation",), ("conversations",))
+TEXT_NAMES = (("text",), ("content",), ("body",))
+SAID_NAMES = ("content", "text", "value", "utterance")
+
+LINE_ENDS_ELSEWHERE = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+"""Characters that some tools take for the end of a line; here they are data."""
+
+
+class Pair(NamedTuple):
+    """A text and what it should become."""
+
+    source: str
+    target: str
+
+
+class Labelled(NamedTuple):
+    """A text and its label, or several."""
+
+    text: str
+    labels: tuple[str, ...]
+
+
+class Conversation(NamedTuple):
+    """What was said in turn; who begins speaks every other time."""
+
+    turns: tuple[str, ...]
+
+
+class Examples(Generic[E]):
+    """Examples from files, to be passed over again and again; a pass that finds none at all is an error."""
+
+    def __init__(self, sources: Sequence[Lines], read: Callable[[], Iterator[E]]) -> None:
+        self.sources = sources
+        self._read = read
+
+    def __iter__(self) -> Iterator[E]:
+        empty = True
+        for example in self._read():
+            empty = False
+            yield example
+        if empty:
+            raise DataError(
+                f"{shown(', '.join(self.paths))}: no examples, nothing is in there.\nGive a file with text."
+            )
+
+    @property
+    def paths(self) -> list[str]:
+        return [path for lines in self.sources for path in lines.paths]
+
+    @property
+    def notes(self) -> dict[str, Notes]:
+        """By file, what was quietly put right in the last pass."""
+        return {path: note for lines in self.sources for path, note in lines.notes.items()}
+
+
+def pairs(*paths: str | Path, fields: Fields | None = None, errors: Errors = "strict") -> Examples[Pair]:
+    """Pairs from two parallel files, or more of them by their endings, or from tables with two fields.
+
+    `fields` names source and target in a table: names, or column numbers counted from 1.
+    """
+    sides = parallel_files(paths, fields)
+    if sides is None:
+        return table(paths, PAIR_NAMES, fields, errors, (0, 1), lambda cells: Pair(*map(text_in, cells)))
+    both = [(Lines(source, errors), Lines(target, errors)) for source, target in sides]
+    return Examples(list(chain.from_iterable(both)), lambda: chain.from_iterable(parallel(a, b) for a, b in both))
+
+
+def labelled(*paths: str | Path, fields: Fields | None = None, errors: Errors = "strict") -> Examples[Labelled]:
+    """Texts with labels from tables: TSV is label, tab, text; several labels are parted by commas without spaces.
+
+    `fields` names text and label: names, or column numbers counted from 1.
+    """
+
+    def example(cells: Sequence[Any]) -> Labelled:
+        return Labelled(text_in(cells[0]), labels_in(cells[1]))
+
+    return table(paths, LABEL_NAMES, fields, errors, (1, 0), example)
+
+
+def conversations(
+    *paths: str | Path, fields: Fields | None = None, errors: Errors = "strict"
+) -> Examples[Conversation]:
+    """Conversations from JSONL with a list of turns, or from pairs of any kind, each a question and its answer."""
+    files = [file for path in paths for file in files_in(path)]
+    if files and all(format_of(file) == "jsonl" for file in files) and (fields is None or len(fields) == 1):
+        known = TURN_NAMES if fields is None else (tuple(map(str, fields)),)
+        return table(files, (*known, *PAIR_NAMES), None, errors, (0,), lambda cells: Conversation(turns_in(cells)))
+    found = pairs(*files, fields=fields, errors=errors)
+    return Examples(found.sources, lambda: (Conversation(tuple(pair)) for pair in found))
+
+
+def running_text(*paths: str | Path, fields: Fields | None = None, errors: Errors = "strict") -> Examples[str]:
+    """The lines of plain files as they stand, empty ones too, or one field of each record in JSONL and CSV."""
+    files = [file for path in paths for file in files_in(path)]
+    tabular = {file for file in files if fields or file.removesuffix(".gz").endswith((".jsonl", ".ndjson", ".csv"))}
+    if tabular and tabular == set(files):
+        return table(files, TEXT_NAMES, fields, errors, (0,), lambda cells: text_in(cells[0]))
+    if tabular:
+        raise mixed(files)
+    lines = Lines(files, errors)
+    return Examples([lines], lambda: iter(lines))
+
+
+def table(
+    paths: Iterable[str | Path], known: Sequence[tuple[str, ...]], fields: Fields | None, errors: Errors,
+    order: Sequence[int], make: Callable[[Sequence[Any]], E],
+) -> Examples[E]:  # fmt: skip
+    """Examples from files of records; each file may have its own format and header."""
+    files = [Lines(file, errors) for path in paths for file in files_in(path)]
+
+    def read(lines: Lines) -> Iterator[E]:
+        form, parse = table_format(lines.paths[0]), None
+        for record in records(lines, form):
+            try:
+                if parse is None:
+                    parse, is_header = layout(form, record.raw, known, fields, order)
+                    if is_header:
+                        continue
+                yield make(parse(record.raw))
+            except DataError as error:
+                raise DataError(f"{record.path}:{record.line}: {error}") from None
+
+    return Examples(files, lambda: chain.from_iterable(map(read, files)))
+
+
+def table_format(path: str) -> Format:
+    """Where a table is asked for, plain text is one with too few tabs: reading it as TSV tells which line."""
+    form = format_of(path)
+    return "tsv" if form == "text" else form
+
+
+def text_in(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise DataError(f"a text was expected, found {shown(value)}.\nPut it in quotes, or name another field.")
+
+
+def labels_in(value: object) -> tuple[str, ...]:
+    """One label, or several: a list, or names joined by commas that no space follows."""
+    if isinstance(value, list):
+        return tuple(label for part in value for label in labels_in(part))
+    if isinstance(value, str) and "," in value and ", " not in value:
+        return tuple(part for part in value.split(",") if part)
+    if isinstance(value, str | int | float):
+        return (str(value),)
+    raise DataError(f"a label was expected, found {shown(value)}.\nGive a word, a number or a list of them.")
+
+
+def turns_in(cells: Sequence[Any]) -> tuple[str, ...]:
+    """Turns as texts, or as messages with a role; what the system is told goes in front of the first turn."""
+    if len(cells) > 1:
+        return tuple(map(text_in, cells))
+    if not isinstance(cells[0], list):
+        raise DataError(f"a list of turns was expected, found {shown(cells[0])}.\nGive a list of texts or messages.")
+    told = [said(turn) for turn in cells[0] if is_system(turn)]
+    turns = [said(turn) for turn in cells[0] if not is_system(turn)]
+    return ("\n".join([*told, *turns[:1]]), *turns[1:]) if told else tuple(turns)
+
+
+def is_system(turn: object) -> bool:
+    return isinstance(turn, dict) and "system" in (turn.get("role"), turn.get("from"))
+
+
+def said(turn: object) -> str:
+    if not isinstance(turn, dict):
+        return text_in(turn)
+    name = next((name for name in SAID_NAMES if name in turn), None)
+    if name is None:
+        raise DataError(f"a turn without text: {shown(turn)}\nIts text should be called {' or '.join(SAID_NAMES)}.")
+    return text_in(turn[name])
+
+
+def parallel_files(paths: Iterable[str | Path], fields: Fields | None = None) -> list[tuple[str, str]] | None:
+    """Which plain files go together as source and target, or None when they are tables.
+
+    Two files go by position; more by their endings (a.en b.en a.de b.de), of which the first file's is the source.
+    """
+    files = [file for path in paths for file in files_in(path)]
+    plain = [file for file in files if format_of(file) == "text"]
+    if fields or not plain:
+        return None
+    if len(plain) < len(files):
+        raise mixed(files)
+    if len(files) == 2:
+        return [(files[0], files[1])]
+    sides: dict[str, list[str]] = {}
+    for file in files:
+        sides.setdefault(Path(file.removesuffix(".gz")).suffix, []).append(file)
+    if len(sides) == 2 and len({len(side) for side in sides.values()}) == 1:
+        source, target = sides.values()
+        return list(zip(source, target, strict=True))
+    raise DataError(
+        f"Pairs need two parallel files or a table, found {len(files)}: {shown(', '.join(files))}.\n"
+        f"Give source and target, such as train.en train.de, or one .tsv, .csv or .jsonl with both."
+    )
+
+
+def mixed(files: Sequence[str]) -> DataError:
+    kinds = ", ".join(f"{Path(file).name} ({format_of(file)})" for file in files)
+    return DataError(f"Plain text and tables cannot be mixed: {shown(kinds)}.\nGive files of one kind.")
+
+
+def parallel(source: Lines, target: Lines) -> Iterator[Pair]:
+    """Line by line from two files, which must have equally many."""
+    n_pairs = n_left = 0
+    for a, b in zip_longest(source, target):
+        if a is not None and b is not None:
+            n_pairs += 1
+            yield Pair(a, b)
+        else:
+            n_left += 1 if b is None else -1
+    if n_left:
+        raise unequal(source, target, n_pairs + max(n_left, 0), n_pairs + max(-n_left, 0))
+
+
+def unequal(source: Lines, target: Lines, n_source: int, n_target: int) -> DataError:
+    """Both counts, and what can be told about where the files part company."""
+    names = source.paths[0], target.paths[0]
+    hints = (
+        [] if any(map(is_pipe, names)) else [first_shift(source, target), *map(line_ends_elsewhere, (source, target))]
+    )
+    return DataError(
+        f"{names[0]} has {n_source:,} lines and {names[1]} {n_target:,}: they are not parallel.\n"
+        + "".join(f"{hint} " for hint in hints if hint).rstrip()
+        + ("\n" if any(hints) else "")
+        + "Lines end at \\n only; make both files anew from one table, or look with `clearhead doctor`."
+    )
+
+
+def first_shift(source: Lines, target: Lines) -> str:
+    found = shifts(Traits(source), Traits(target))
+    return f"The first suspicious line is {found[0].start + 1:,}." if found else ""
+
+
+def line_ends_elsewhere(lines: Lines) -> str:
+    """A hint when a file holds characters at which another tool may have cut it."""
+    n_found = sum(line.count(mark) for line in lines for mark in LINE_ENDS_ELSEWHERE)
+    names = "CR, U+2028 or the like, which other tools take for line ends"
+    return f"{lines.paths[0]} holds {n_found:,} characters ({names})." if n_found else ""

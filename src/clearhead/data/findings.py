@@ -1,0 +1,236 @@
+"""What can be wrong with a corpus: how each fault is recognised, why it matters and what to do about it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearhead.data.survey import SCRIPTS, Row, Survey, column
+
+Severity = Literal["error", "warning", "note"]
+Mask = NDArray[np.bool_]
+
+USUAL_SHARE = 0.8
+"""Share of a side's lines that must be of one script before the others are called wrong."""
+SHORT = 8
+"""Characters; what is no longer may be a name."""
+SIGMAS = 6.0
+FACTOR = 3.0
+"""A pair is a length outlier when it is this many times longer than usual, and this many deviations away."""
+MANY_UNSEEN = 0.2
+"""Share of unseen words above which a test text is of another kind than the training text."""
+
+
+EXCERPT = 72
+"""Characters of an example that are shown."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One kind of fault: how often, where first, how it looks and what to do."""
+
+    name: str
+    severity: Severity
+    count: int
+    path: str
+    line: int
+    example: str
+    advice: str
+    left_out: Mask = field(repr=False, compare=False)
+    """The examples that `fix` leaves out because of it."""
+
+
+class Check(NamedTuple):
+    """How a fault is called, how grave it is, which examples have it, and what to do.
+
+    `find` marks examples: with True, with 1 + the side at fault (uint8), or with how far they slipped (int8).
+    """
+
+    name: str
+    severity: Severity
+    find: Callable[[Survey, Survey | None], NDArray[Any]]
+    advice: str
+    is_dropped: bool = True
+
+
+def whole(corpus: Survey) -> Mask:
+    """The examples that are there with all their sides, be they empty."""
+    return np.asarray(~(column(corpus.broken, np.bool_) | column(corpus.unpaired, np.bool_)))
+
+
+def readable(corpus: Survey) -> Mask:
+    """The examples that have something to say on both sides."""
+    lengths = [column(side.traits.lengths, np.uint32) > 0 for side in corpus.sides]
+    return np.asarray(np.logical_and.reduce([whole(corpus), *lengths]))
+
+
+def empty_sides(corpus: Survey) -> NDArray[Any]:
+    """How many sides of each whole example are empty."""
+    n_empty = sum((column(side.traits.lengths, np.uint32) == 0).astype(np.uint8) for side in corpus.sides)
+    return np.asarray(n_empty * whole(corpus))
+
+
+def empty(corpus: Survey, _: Survey | None) -> Mask:
+    return np.asarray(empty_sides(corpus) == len(corpus.sides))
+
+
+def one_sided(corpus: Survey, _: Survey | None) -> Mask:
+    found = empty_sides(corpus)
+    return np.asarray((found > 0) & (found < len(corpus.sides)))
+
+
+def repeated(corpus: Survey, _: Survey | None) -> Mask:
+    """Examples that were there before, letter for letter; the first of each is not one of them."""
+    first_ones = np.unique(column(corpus.digests, np.int64), return_index=True)[1]
+    again = np.ones(len(corpus), dtype=bool)
+    again[first_ones] = False
+    return again & readable(corpus)
+
+
+def copied(corpus: Survey, _: Survey | None) -> Mask:
+    """Pairs of which nothing was translated; short names and numbers may well be the same in both languages."""
+    if corpus.kind != "pairs":
+        return np.zeros(len(corpus), dtype=bool)
+    source, target = corpus.sides
+    same = column(source.digests, np.int64) == column(target.digests, np.int64)
+    is_text = column(source.scripts, np.uint8) > 0
+    return np.asarray(same & is_text & (column(source.traits.lengths, np.uint32) > SHORT) & whole(corpus))
+
+
+def length_outliers(corpus: Survey, _: Survey | None) -> Mask:
+    """Pairs whose lengths disagree far more than usual here, and more than chance lets short ones; slips apart."""
+    found, usable = np.zeros(len(corpus), dtype=bool), readable(corpus)
+    if corpus.kind != "pairs" or not usable.any():
+        return found
+    a, b = (column(side.traits.lengths, np.uint32)[usable].astype(np.float64) for side in corpus.sides)
+    ratio = np.log(b / a)
+    middle = np.median(ratio)
+    expected = a * np.exp(middle)
+    surprise = np.abs(b - expected) / np.sqrt(b + expected)
+    far = np.abs(ratio - middle)
+    limit = max(np.log(FACTOR), 4 * 1.4826 * float(np.median(far)))
+    found[usable] = (far > limit) & (surprise > max(3.0, SIGMAS * 1.4826 * float(np.median(surprise))))
+    return np.asarray(found & (corpus.slipped == 0))
+
+
+def wrong_script(corpus: Survey, _: Survey | None) -> NDArray[Any]:
+    """1 + the side that is mainly in another script than nearly all other lines of that side; 0 where none is."""
+    found = np.zeros(len(corpus), dtype=np.uint8)
+    for number, side in enumerate(corpus.sides, 1):
+        scripts = column(side.scripts, np.uint8)
+        counts = np.bincount(scripts, minlength=len(SCRIPTS))
+        counts[0] = 0
+        if counts.max() > USUAL_SHARE * counts.sum():
+            found[(scripts != 0) & (scripts != counts.argmax())] = number
+    return found
+
+
+def contradicted(corpus: Survey, _: Survey | None) -> Mask:
+    """Texts that stood there before with another label."""
+    if corpus.kind != "labelled":
+        return np.zeros(len(corpus), dtype=bool)
+    text, digests = column(corpus.sides[0].digests, np.int64), column(corpus.label_digests, np.int64)
+    _values, first_ones, group = np.unique(text, return_index=True, return_inverse=True)
+    return np.asarray((digests != digests[first_ones[group]]) & ~repeated(corpus, None) & readable(corpus))
+
+
+def pair_digests(corpus: Survey) -> NDArray[Any]:
+    """One number for all sides of an example, blind to case and spaces."""
+    total = np.zeros(len(corpus), dtype=np.uint64)
+    for side in corpus.sides:
+        total = total * np.uint64(0x9E3779B97F4A7C15) + column(side.digests, np.int64).view(np.uint64)
+    return total
+
+
+def leaked(corpus: Survey, test: Survey | None) -> Mask:
+    """Training examples that are test examples, but for case and spaces."""
+    if test is None:
+        return np.zeros(len(corpus), dtype=bool)
+    return np.isin(pair_digests(corpus), pair_digests(test)[readable(test)]) & readable(corpus)
+
+
+def half_leaked(corpus: Survey, test: Survey | None, side: int) -> Mask:
+    """Training examples that share one side with a test example, but not both."""
+    if test is None or corpus.kind != "pairs":
+        return np.zeros(len(corpus), dtype=bool)
+    known = column(test.sides[side].digests, np.int64)[readable(test)]
+    same = np.isin(column(corpus.sides[side].digests, np.int64), known)
+    return same & ~leaked(corpus, test) & readable(corpus)
+
+
+CHECKS = (
+    Check("not UTF-8", "error", lambda corpus, _: column(corpus.invalid, np.uint8),
+          "Convert the file (iconv -f latin1 -t utf-8)."),
+    Check("broken records", "error", lambda corpus, _: column(corpus.broken, np.bool_),
+          "Every record needs the same columns or fields; look for stray tabs, commas and quotes."),
+    Check("lines without a partner", "error", lambda corpus, _: column(corpus.unpaired, np.bool_),
+          "One file is longer: make both anew from one table. Lines end at \\n only."),
+    Check("misaligned lines", "error", lambda corpus, _: corpus.slipped,
+          "The right target is {value:+d} lines off: near here a file lacks a line, or has one too many."),
+    Check("test examples in training", "error", leaked,
+          "They make scores look better than they are: leave them out of training."),
+    Check("one side empty", "warning", one_sided, "Nothing can be learned from half a pair."),
+    Check("empty lines", "warning", empty, "Nothing can be learned from them."),
+    Check("duplicates", "warning", repeated,
+          "Text seen often is learned by heart; the first of each may stay."),
+    Check("copies", "warning", copied, "The target repeats the source: a model learns to leave text as it is."),
+    Check("length outliers", "warning", length_outliers,
+          "One side is several times longer than usual: often half a translation, or a wrong one."),
+    Check("wrong script", "warning", wrong_script, "Mainly letters of another script than this side's other lines."),
+    Check("contradicting labels", "warning", contradicted, "The same text stands earlier with another label: decide."),
+    Check("line ends of other tools", "note", lambda corpus, _: column(corpus.line_ends, np.uint8),
+          "Characters such as U+2028 or a lone CR are text here; --fix puts spaces for them.", False),
+    Check("test sources in training", "note", lambda corpus, test: half_leaked(corpus, test, 0),
+          "With another target; natural for short and common sentences.", False),
+    Check("test targets in training", "note", lambda corpus, test: half_leaked(corpus, test, 1),
+          "With another source; natural for short and common sentences.", False),
+)  # fmt: skip
+"""In the order of their gravity."""
+
+NATURAL_IN_TEXT = ("empty lines", "duplicates", "wrong script")
+"""In running text paragraphs are parted by empty lines, short lines come back, and others are quoted."""
+
+
+def findings(corpus: Survey, test: Survey | None, fetch: Callable[[set[int]], dict[int, Row]]) -> list[Finding]:
+    """All faults that a corpus has; `fetch` finds the rows that serve as examples."""
+    marked = [(check, marks) for check in CHECKS if (marks := check.find(corpus, test)).any()]
+    shown = fetch({first(marks) for _, marks in marked})
+    return [finding(check, corpus, marks, shown.get(first(marks))) for check, marks in marked]
+
+
+def first(marks: NDArray[Any]) -> int:
+    return int(np.argmax(marks != 0))
+
+
+def finding(check: Check, corpus: Survey, marks: NDArray[Any], row: Row | None) -> Finding:
+    value = int(marks[first(marks)])
+    side = value - 1 if marks.dtype == np.uint8 else None
+    path, line = corpus.place(first(marks), side or 0)
+    is_natural = corpus.kind == "text" and check.name in NATURAL_IN_TEXT
+    return Finding(
+        check.name, "note" if is_natural else check.severity, int(np.count_nonzero(marks)), path, line,
+        excerpt(row, side) if row else "", check.advice.format(value=value),
+        (marks != 0) & (check.is_dropped and not is_natural),
+    )  # fmt: skip
+
+
+def excerpt(row: Row, side: int | None) -> str:
+    """The side at fault, or both, short enough to stand side by side."""
+    texts = row.sides or row.raws
+    if side is not None and side < len(texts):
+        return printable(texts[side], EXCERPT)
+    return " ⇥ ".join(printable(text, EXCERPT // len(texts)) for text in texts)
+
+
+def printable(text: str, width: int) -> str:
+    """Text as a terminal may show it: letters of all scripts, but nothing that moves the cursor; shortened."""
+    cut = text if len(text) <= width else text[: width - 1] + "…"
+    return "".join(c if c.isprintable() else escaped(c) for c in cut)
+
+
+def escaped(character: str) -> str:
+    """A byte that is no UTF-8 by its value, anything else by its Unicode number."""
+    code = ord(character)
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else character.encode("unicode_escape").decode("ascii")

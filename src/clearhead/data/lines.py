@@ -1,0 +1,210 @@
+"""Files as lines of text. A line ends at "\\n" and nowhere else, so that counts agree with `wc -l` and nothing shifts.
+
+Files are read in big pieces, so that a pass is quick and memory stays flat however long they are.
+"""
+
+import gzip
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from io import BufferedIOBase, BufferedReader
+from itertools import chain
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from clearhead.errors import DataError, shown
+
+PIECE = 1 << 20
+"""Bytes read at a time."""
+
+GZIP_MAGIC = b"\x1f\x8b"
+STDIN = "-"
+
+Errors = Literal["strict", "replace", "surrogateescape"]
+
+
+class Block(NamedTuple):
+    """Some consecutive lines of one file; the first of them is line `first`, counted from 1."""
+
+    path: str
+    first: int
+    lines: list[str]
+
+
+@dataclass
+class Notes:
+    """What was quietly put right while a file was read, for the caller to tell."""
+
+    carriage_returns: int = 0
+    byte_order_mark: bool = False
+    invalid_lines: int = 0
+
+    def sentences(self) -> list[str]:
+        found = []
+        if self.byte_order_mark:
+            found.append("a byte order mark at the start was stripped")
+        if self.carriage_returns:
+            found.append(f"{self.carriage_returns:,} lines ended in CR LF; the CR was stripped")
+        if self.invalid_lines:
+            found.append(f"{self.invalid_lines:,} lines hold bytes that are not UTF-8; they were replaced")
+        return found
+
+
+class Lines:
+    """The lines of one or several files, in order, as often as asked; a pipe or "-" (stdin) can be read only once.
+
+    `errors="replace"` reads past invalid UTF-8 and counts it; `"surrogateescape"` keeps the bytes recoverable.
+    """
+
+    def __init__(self, paths: str | Path | Iterable[str | Path], errors: Errors = "strict") -> None:
+        given = [paths] if isinstance(paths, str | Path) else list(paths)
+        self.paths: Sequence[str] = list(chain.from_iterable(files_in(path) for path in given))
+        self.errors: Errors = errors
+        self.notes: dict[str, Notes] = {}
+        """By file, complete once the file has been read to its end."""
+        self.bytes_read = 0
+        """How far the pass has come on disk, for a progress bar; `size_on_disk` is the end."""
+        self._spent: set[str] = set()
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(block.lines for block in self.blocks())
+
+    def blocks(self) -> Iterator[Block]:
+        """The same lines in lists, with their place: for those who must say where something stands."""
+        done = 0
+        for path in self.paths:
+            for block, position in self._file(path):
+                self.bytes_read = done + position
+                yield block
+            done += size_on_disk([path])
+
+    def _file(self, path: str) -> Iterator[tuple[Block, int]]:
+        if path in self._spent:
+            raise DataError(f"{path} is a pipe: it can be read only once.\nSave it to a file and give that.")
+        if is_pipe(path):
+            self._spent.add(path)
+        notes, number = Notes(), 1
+        with opened(path) as (file, raw):
+            for data in whole_lines(file, path):
+                text = self._decoded(data, path, number, notes)
+                if number == 1 and text.startswith("\ufeff"):
+                    text, notes.byte_order_mark = text[1:], True
+                lines = text.split("\n")
+                if "\r" in text:
+                    notes.carriage_returns += sum(line.endswith("\r") for line in lines)
+                    lines = [line.removesuffix("\r") for line in lines]
+                yield Block(path, number, lines), 0 if is_pipe(path) else raw.tell()
+                number += len(lines)
+        self.notes[path] = notes
+
+    def _decoded(self, data: bytes, path: str, number: int, notes: Notes) -> str:
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            if self.errors == "strict":
+                raise DataError(invalid_utf8(data, error.start, path, number)) from None
+            notes.invalid_lines += sum(not is_utf8(line) for line in data.split(b"\n"))
+            return data.decode("utf-8", self.errors)
+
+
+def files_in(path: str | Path) -> list[str]:
+    """The file itself, or all files in a folder in the order of their names; hidden ones are not data."""
+    if str(path) == STDIN:
+        return [STDIN]
+    path = Path(path)
+    if not path.exists():
+        raise DataError(f"There is no file {shown(str(path))}.{neighbours(path)}")
+    if not path.is_dir():
+        return [str(path)]
+    names = [file for file in path.rglob("*") if not any(p.startswith(".") for p in file.relative_to(path).parts)]
+    files = [str(file) for file in sorted(names) if file.is_file()]
+    if not files:
+        raise DataError(f"The folder {shown(str(path))} holds no files.\nGive a folder with text files in it.")
+    return files
+
+
+def neighbours(path: Path) -> str:
+    """What else lies where a missing file was looked for."""
+    folder = path.parent
+    if not folder.is_dir():
+        return f"\nNor is there a folder {shown(str(folder))}. Check the path."
+    names = sorted(file.name for file in folder.iterdir() if not file.name.startswith("."))
+    return f"\nIn {folder} there are: {shown(', '.join(names) or 'no files')}. Check the name."
+
+
+def is_pipe(path: str) -> bool:
+    """Whether the bytes are gone once read."""
+    return path == STDIN or not Path(path).is_file()
+
+
+def size_on_disk(paths: Iterable[str]) -> int:
+    """Bytes of all files together; pipes count nothing, for nobody knows."""
+    return sum(Path(path).stat().st_size for path in paths if not is_pipe(path))
+
+
+@contextmanager
+def opened(path: str) -> Iterator[tuple[BufferedIOBase, BufferedReader]]:
+    """A file's text bytes, unpacked if it is gzip, and the file as it lies on disk. Content decides, not the name."""
+    try:
+        file = nullcontext(sys.stdin.buffer) if path == STDIN else Path(path).open("rb")  # noqa: SIM115
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.\nCheck the file and its permissions.") from None
+    with file as raw:
+        assert isinstance(raw, BufferedReader)
+        start = raw.peek(2)[:2]
+        if start and start != GZIP_MAGIC and path.endswith(".gz"):
+            raise DataError(
+                f"{path} is called .gz but is not gzip: it begins with {start.hex(' ')}, not {GZIP_MAGIC.hex(' ')}.\n"
+                f"Rename it, or download it again."
+            )
+        yield (gzip.GzipFile(fileobj=raw) if start == GZIP_MAGIC else raw), raw
+
+
+def whole_lines(file: BufferedIOBase, path: str) -> Iterator[bytes]:
+    """Pieces that end where a line ends, without that last newline; a long line is gathered until it does."""
+    pending: list[bytes] = []
+    for piece in pieces(file, path):
+        end = piece.rfind(b"\n")
+        if end < 0:
+            pending.append(piece)
+            continue
+        yield b"".join([*pending, piece[:end]])
+        pending = [piece[end + 1 :]]
+    last = b"".join(pending)
+    if last:
+        yield last
+
+
+def pieces(file: BufferedIOBase, path: str) -> Iterator[bytes]:
+    """The bytes as they come, with the troubles of disks and gzip told as ours."""
+    read = file.read1 if path == STDIN else file.read  # a person typing need not wait
+    try:
+        while piece := read(PIECE):
+            yield piece
+    except EOFError:
+        raise DataError(f"{path} is cut off: the gzip data end too early.\nCopy or download it again.") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path} is damaged gzip: {error}.\nCopy or download it again.") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.\nCheck the file and its disk.") from None
+
+
+def invalid_utf8(data: bytes, at: int, path: str, number: int) -> str:
+    """Where the first bad byte is, so that a person can find it with any editor."""
+    line = number + data.count(b"\n", 0, at)
+    offset = at - (data.rfind(b"\n", 0, at) + 1)
+    return (
+        f"{path}:{line}: not UTF-8 at byte offset {offset} of the line: {data[at : at + 4].hex(' ')}.\n"
+        f"Convert the file (iconv -f latin1 -t utf-8), have `clearhead doctor --fix` leave the line out, "
+        f"or read with errors=replace."
+    )
+
+
+def is_utf8(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

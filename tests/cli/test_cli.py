@@ -1,0 +1,111 @@
+"""The command line: results on stdout, the rest on stderr, and exit codes that can be relied on."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clearhead import __version__
+from clearhead.cli.arguments import spelled_out
+from clearhead.cli.main import main
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name, word in (("train.en", "sentence"), ("train.de", "Satz"), ("test.en", "test"), ("test.de", "Probe")):
+        (tmp_path / name).write_text("".join(f"{word} of number {n}\n" for n in range(50)))
+    return [str(tmp_path / name) for name in ("train.en", "train.de", "test.en", "test.de")]
+
+
+def test_help_names_every_verb_and_imports_nothing_heavy():
+    code = (
+        "import sys; from clearhead.cli.main import main; code = main(['--help']);"
+        "heavy = {'torch', 'numpy', 'tokenizers'} & set(sys.modules); sys.exit(code or bool(heavy))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "doctor" in run.stdout
+
+
+def test_help_of_a_verb_shows_examples(capsys):
+    assert main(["doctor", "--help"]) == 0
+    assert "clearhead doctor train.en train.de" in capsys.readouterr().out
+
+
+def test_the_module_runs_as_the_command():
+    run = subprocess.run([sys.executable, "-m", "clearhead", "--version"], capture_output=True, text=True)
+    assert (run.returncode, run.stdout, run.stderr) == (0, f"clearhead {__version__}\n", "")
+
+
+def test_your_input_is_1_and_usage_is_2(capsys, tmp_path):
+    assert main(["doctor", str(tmp_path / "missing")]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("clearhead: There is no file")
+    assert len(told.err.splitlines()) <= 3
+    assert main(["doctor"]) == 2
+    assert main(["doctor", "--nonsense", "x"]) == 2
+    assert main(["nonsense"]) == 2
+
+
+def test_debug_shows_where_an_error_arose(tmp_path):
+    run = subprocess.run(
+        [sys.executable, "-m", "clearhead", "--debug", "doctor", "missing"], capture_output=True, text=True
+    )
+    assert run.returncode == 1
+    assert "Traceback" in run.stderr
+
+
+def test_a_mistake_of_ours_is_one_message_and_no_traceback(monkeypatch, capsys, files):
+    monkeypatch.setattr("clearhead.data.doctor.examine", lambda *_, **__: 1 / 0)
+    assert main(["doctor", *files]) == 1
+    told = capsys.readouterr().err
+    assert "ZeroDivisionError" in told
+    assert "Traceback" not in told
+
+
+def test_control_c_is_130(monkeypatch, files):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("clearhead.data.doctor.examine", interrupted)
+    assert main(["doctor", *files]) == 130
+
+
+def test_a_reader_that_goes_away_is_no_crash(files):
+    line = f"{sys.executable} -m clearhead doctor {files[0]} {files[1]} | true"
+    run = subprocess.run(["sh", "-c", line], capture_output=True, text=True)
+    assert "Traceback" not in run.stderr
+    assert "BrokenPipe" not in run.stderr
+
+
+def test_doctor_tells_people_in_80_columns(capsys, files, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "80")
+    with Path(files[0]).open("a") as file:
+        file.write("[bold]sentence of number[/bold] \x1b[31m 1\nsentence of number 3\n")
+    with Path(files[1]).open("a") as file:
+        file.write("[bold]Satz of number[/bold] 1\nSatz of number 3\n")
+    assert main(["doctor", *files[:2], "--test", *files[2:], "--fix", str(tmp_path / "out")]) == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    assert max(map(len, told.out.splitlines())) <= 80
+    assert "52 pairs" in told.out
+    assert "duplicates  1, first at train.en:52" in told.out
+    assert "Kept 51 of 52" in told.out
+    assert "\x1b" not in told.out
+
+
+def test_doctor_tells_programs_in_json(capsys, files):
+    assert main(["doctor", *files[:2], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["examples"] == 50
+    assert main(["doctor", files[0], files[1], "--kind", "text", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["examples"] == 100
+
+
+def test_an_option_may_take_several_values():
+    assert spelled_out(["a", "--test", "b", "c", "--json", "d"], {"--test"}) == [
+        "a", "--test", "b", "--test", "c", "--json", "d",
+    ]  # fmt: skip
+    assert spelled_out(["--test", "b", "-", "--", "c"], {"--test"}) == ["--test", "b", "--test", "-", "--", "c"]
