@@ -1,0 +1,240 @@
+"""Batches: what the model needs and nothing else, at any place of an endless, shuffled, reproducible stream.
+
+A place is one integer. Processes that share the work take turns: of the world's n, process r sees the places r, n + r,
+2n + r and so on, so that together they see what one would see alone, and each takes as many steps as the others.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from itertools import count
+from typing import Generic, Self, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from clearhead.data.encoding import END, START
+from clearhead.data.order import Ints, cuts, longest, mix, shuffled
+from clearhead.data.store import Store
+from clearhead.errors import ConfigError, DataError
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tensors whose rows belong together."""
+
+    indices: Int[Tensor, " B"]
+    """Which examples of the store, or which windows of the text, the rows are."""
+
+    def to(self, device: torch.device | str) -> Self:
+        return type(self)(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+
+
+@dataclass(frozen=True)
+class TextBatch(Batch):
+    """Text to be continued."""
+
+    target_in: Int[Tensor, "B T"]
+    """What the decoder reads: the start token, then the text."""
+    target_out: Int[Tensor, "B T"]
+    """What it should predict at each position: the text, then the end token."""
+    counts: Bool[Tensor, "B T"]
+    """Positions whose prediction is judged."""
+
+    @property
+    def n_tokens(self) -> int:
+        return int(self.counts.sum())
+
+
+@dataclass(frozen=True)
+class PairBatch(TextBatch):
+    """Text to be produced from other text."""
+
+    source: Int[Tensor, "B S"]
+    """What the encoder reads: the text, then the end token."""
+    source_mask: Bool[Tensor, "B S"]
+    """True where the source is real and not padding."""
+
+
+@dataclass(frozen=True)
+class LabelBatch(Batch):
+    """Text to be labelled."""
+
+    source: Int[Tensor, "B S"]
+    source_mask: Bool[Tensor, "B S"]
+    labels: Bool[Tensor, "B C"]
+    """True for every label that the text has."""
+
+
+def pair_batch(store: Store, examples: Ints) -> PairBatch:
+    source, source_mask = ended(*store.rows(0, examples))
+    target, counts = ended(*store.rows(1, examples))
+    return PairBatch(
+        indices=torch.from_numpy(examples),
+        source=source,
+        source_mask=source_mask,
+        target_in=shifted(target, counts),
+        target_out=target,
+        counts=counts,
+    )
+
+
+def label_batch(store: Store, examples: Ints) -> LabelBatch:
+    source, mask = ended(*store.rows(0, examples))
+    numbers, lengths = store.rows(1, examples)
+    labels = torch.zeros(len(examples), store.vocab_sizes[1], dtype=torch.bool)
+    labels[np.repeat(np.arange(len(examples)), lengths), numbers] = True
+    return LabelBatch(torch.from_numpy(examples), source, mask, labels)
+
+
+def conversation_batch(store: Store, examples: Ints) -> TextBatch:
+    """Conversations to be continued where the bot speaks; the end is its own if the last word is."""
+    ids, lengths = store.rows(0, examples)
+    target, real = ended(ids, lengths)
+    counts, _ = padded(store.rows(1, examples)[0], lengths)
+    every = np.arange(len(examples))
+    counts[every, lengths] = counts[every, lengths - 1]
+    return TextBatch(torch.from_numpy(examples), shifted(target, real), target, torch.from_numpy(counts > 0))
+
+
+def padded(ids: Ints, lengths: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+    """Rows of ids given end to end as a rectangle with room for one more, and where its places are real."""
+    columns = np.arange(lengths.max() + 1)
+    rectangle = np.zeros((len(lengths), len(columns)), np.int64)
+    rectangle[columns < lengths[:, None]] = ids
+    return rectangle, columns <= lengths[:, None]
+
+
+def ended(ids: Ints, lengths: Ints) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
+    """Rows with an end token after each, and where they are real."""
+    rectangle, real = padded(ids, lengths)
+    rectangle[np.arange(len(lengths)), lengths] = END
+    return torch.from_numpy(rectangle), torch.from_numpy(real)
+
+
+def shifted(target: Int[Tensor, "B T"], real: Bool[Tensor, "B T"]) -> Int[Tensor, "B T"]:
+    """What the decoder has before it at each position: the start token, then all but the last of the row."""
+    start = torch.full_like(target[:, :1], START)
+    return torch.cat([start, target[:, :-1]], dim=1) * real
+
+
+B = TypeVar("B", bound=Batch, covariant=True)
+
+
+class Batches(ABC, Generic[B]):
+    """An endless stream of batches in which every epoch has equally many and holds everything once."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Batches in an epoch."""
+
+    @abstractmethod
+    def batch(self, place: int) -> B:
+        """The batch at a place of the stream, which runs on from epoch to epoch."""
+
+    @abstractmethod
+    def fixed(self) -> Iterator[B]:
+        """Everything once, not shuffled, for measuring."""
+
+    def stream(self, step: int = 0, rank: int = 0, world: int = 1) -> Iterator[B]:
+        """The batches of one process out of `world`, from a step on."""
+        return (self.batch(later * world + rank) for later in count(step))
+
+
+class ByLength(Batches[B]):
+    """Examples of like length together, as many as fit a number of tokens.
+
+    Examples change places only within their cell, so padding stays small and the cuts are the same in every epoch.
+    """
+
+    def __init__(self, store: Store, make: Callable[[Store, Ints], B], batch_tokens: int, seed: int) -> None:
+        self.store, self.make, self.seed = store, make, seed
+        self.cuts = cuts(longest(store.cells) + 1, store.cell_sizes, batch_tokens)
+        self.cell_ends = np.cumsum(store.cell_sizes)
+
+    def __len__(self) -> int:
+        return len(self.cuts) - 1
+
+    def batch(self, place: int) -> B:
+        epoch, index = divmod(place, len(self))
+        number = int(shuffled(np.array([index]), len(self), mix(self.seed, epoch))[0])
+        places = np.arange(self.cuts[number], self.cuts[number + 1])
+        cell = np.searchsorted(self.cell_ends, places, side="right")
+        sizes = self.store.cell_sizes[cell]
+        starts = self.cell_ends[cell] - sizes
+        places = starts + shuffled(places - starts, sizes, mix(self.seed, epoch, cell))
+        return self.make(self.store, self.store.by_length[places])
+
+    def fixed(self) -> Iterator[B]:
+        """Every example once, shorter ones first; `indices` tells how to put results back in order."""
+        for start, end in zip(self.cuts[:-1], self.cuts[1:], strict=True):
+            yield self.make(self.store, self.store.by_length[start:end])
+
+
+class Windows(Batches[TextBatch]):
+    """Running text cut into full windows. The text is a ring, and each epoch cuts it at other places."""
+
+    def __init__(self, store: Store, window: int, batch_tokens: int, seed: int) -> None:
+        self.text, self.seed = store.ids[0], seed
+        if len(self.text) < 2:
+            raise DataError(f"There is too little text to learn from: {len(self.text)} tokens.\nGive a longer text.")
+        self.window = min(window, len(self.text) - 1)
+        self.n_windows = (len(self.text) - 1) // self.window
+        self.rows = max(1, batch_tokens // self.window)
+
+    def __len__(self) -> int:
+        return -(-self.n_windows // self.rows)
+
+    def batch(self, place: int) -> TextBatch:
+        epoch, index = divmod(place, len(self))
+        key = mix(self.seed, epoch)
+        places = np.arange(index * self.rows, min((index + 1) * self.rows, self.n_windows))
+        return self.windows(shuffled(places, self.n_windows, key), offset=int(key[0] % len(self.text)))
+
+    def fixed(self) -> Iterator[TextBatch]:
+        """The text from its first token to its last, each predicted once; what is left over fills a window in part."""
+        n_windows = -(-(len(self.text) - 1) // self.window)
+        for start in range(0, n_windows, self.rows):
+            yield self.windows(np.arange(start, min(start + self.rows, n_windows)), ring=False)
+
+    def windows(self, numbers: Ints, offset: int = 0, ring: bool = True) -> TextBatch:
+        places = numbers[:, None] * self.window + np.arange(self.window + 1)
+        ids = torch.from_numpy(self.text[(places + offset) % len(self.text)])
+        counts = torch.from_numpy(ring | (places[:, 1:] < len(self.text)))
+        return TextBatch(torch.from_numpy(numbers), ids[:, :-1], ids[:, 1:], counts)
+
+
+class Mixture(Batches[B]):
+    """Several streams in one, each as often as its weight says and each running through its own epochs."""
+
+    def __init__(self, parts: Sequence[Batches[B]], weights: Sequence[float], seed: int) -> None:
+        if len(parts) != len(weights):
+            raise ConfigError(
+                f"data.weights has {len(weights)} numbers for {len(parts)} corpora.\nGive one for each, in their order."
+            )
+        self.parts, self.seed = parts, seed
+        total = sum(map(len, parts))
+        self.shares = [max(1, round(total * weight / sum(weights))) for weight in weights]
+        self.ends = np.cumsum(self.shares)
+
+    def __len__(self) -> int:
+        return sum(self.shares)
+
+    def batch(self, place: int) -> B:
+        part, its_place = self.where(place)
+        return self.parts[part].batch(its_place)
+
+    def where(self, place: int) -> tuple[int, int]:
+        """Which stream the batch comes from, and its place there."""
+        epoch, index = divmod(place, len(self))
+        slot = int(shuffled(np.array([index]), len(self), mix(self.seed, epoch, len(self)))[0])
+        part = int(np.searchsorted(self.ends, slot, side="right"))
+        within = slot - int(self.ends[part]) + self.shares[part]
+        return part, epoch * self.shares[part] + within
+
+    def fixed(self) -> Iterator[B]:
+        for part in self.parts:
+            yield from part.fixed()
