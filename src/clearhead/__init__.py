@@ -1,3 +1,18 @@
 """The Transformer of "Attention Is All You Need", whole: train it, use it, and see every step it takes."""
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clearhead.tasks import Translation, Translator, load
+
 __version__ = "0.1.0"
+__all__ = ["Translation", "Translator", "__version__", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are found when they are first used, so that `import clearhead` is instant."""
+    if name not in __all__:
+        raise AttributeError(f"clearhead has no {name}; it has: {', '.join(__all__)}")
+    from clearhead import tasks
+
+    return getattr(tasks, name)

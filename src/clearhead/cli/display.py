@@ -1,0 +1,199 @@
+"""Training as one watches it: a live picture on a terminal, plain lines in a pipe; both on stderr."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from clearhead.train import Chosen, Correction, Note, Report, Step, Stopped, Validation
+from clearhead.train.plan import Plan
+
+LEVELS = " ▁▂▃▄▅▆▇█"
+HEIGHT, WIDTH = 6, 64
+SMOOTHING = 0.95
+
+
+class Screen:
+    """What the reports have told so far; both displays draw from it."""
+
+    def __init__(self, folder: Path, console: Console) -> None:
+        self.folder, self.console = folder, console
+        self.plan: Plan | None = None
+        self.step: Step | None = None
+        self.validation: Validation | None = None
+        self.best: Validation | None = None
+        self.losses: list[float] = []
+        self.speed = 0.0
+        self.stopped_by: int | None = None
+
+    def note(self, report: Plan | Report) -> None:
+        """Take in a report."""
+        if isinstance(report, Plan):
+            self.plan = report
+        elif isinstance(report, Step):
+            if self.step is not None and report.seconds > self.step.seconds:
+                speed = report.tokens / (report.seconds - self.step.seconds)
+                self.speed = speed if not self.speed else SMOOTHING * self.speed + (1 - SMOOTHING) * speed
+            self.step = report
+            self.losses.append(report.loss)
+        elif isinstance(report, Validation):
+            self.validation = report
+            self.best = report if report.best else self.best
+        elif isinstance(report, Stopped):
+            self.stopped_by = report.signal
+
+    def said(self, report: Plan | Report) -> str | None:
+        """The sentence for a report that deserves one."""
+        match report:
+            case Plan():
+                return "\n".join(f"- {reason}" for reason in report.reasons)
+            case Validation():
+                score = "" if report.score is None else f", {report.score_name} {report.score:.1f}"
+                best = " (best so far)" if report.best else ""
+                return f"update {report.step:,}: validation loss {report.loss:.3f}{score}{best}"
+            case Correction():
+                return f"update {report.step:,}: the pace changed; there will be {report.steps:,} updates in all"
+            case Note():
+                return f"update {report.step:,}: {report.text}"
+            case Stopped(signal=None):
+                return f"update {report.step:,}: stopped, {report.reason}"
+            case Stopped():
+                return f"Stopped after update {report.step:,}. Go on with: clearhead train {self.folder}"
+            case Chosen():
+                scores = ", ".join(f"{name} {score:.2f}" for name, score in report.scores.items())
+                return f"Weights in use: {report.weights} ({scores}). The run is in {self.folder}"
+        return None
+
+
+class Lines(Screen):
+    """Plain lines, for logs and pipes."""
+
+    every = 20.0
+    """Seconds between two lines about updates."""
+    told = 0.0
+
+    def progress(self, what: str, done: int, total: int | None) -> None:
+        if time.monotonic() - self.told > self.every or not done:
+            self.told = time.monotonic()
+            self.console.print(f"{what}{f' {done:,}' if done else ''}{f' of {total:,}' if total else ''} …")
+
+    def show(self, report: Plan | Report) -> None:
+        self.note(report)
+        if isinstance(report, Step) and (time.monotonic() - self.told > self.every or report.step == 1):
+            self.told = time.monotonic()
+            self.console.print(
+                f"update {report.step:,} of {report.steps:,}, pass {report.epoch:.1f}: loss {report.loss:.3f}, "
+                f"{self.speed:,.0f} tokens/s, learning rate {report.learning_rate:.2g}, {time_left(report)} left"
+            )
+        elif sentence := self.said(report):
+            self.console.print(sentence)
+        if isinstance(report, Validation):
+            for source, answer in report.samples:
+                self.console.print(f"    {source}\n  → {answer}")
+
+
+class Picture(Screen):
+    """A picture that is drawn anew a few times a second."""
+
+    live: Live
+    doing = "starting"
+
+    def progress(self, what: str, done: int, total: int | None) -> None:
+        self.doing = f"{what}{f' {done:,}' if done else ''}{f' of {total:,}' if total else ''} …"
+        self.live.update(self.drawn())
+
+    def show(self, report: Plan | Report) -> None:
+        self.note(report)
+        if not isinstance(report, Validation) and (sentence := self.said(report)):
+            self.live.console.print(sentence)
+        self.live.update(self.drawn())
+
+    def drawn(self) -> RenderableType:
+        if self.step is None:
+            return Text(self.doing)
+        parts: list[RenderableType] = [self.bar(), self.numbers(), Padding(self.curve(), (1, 2, 0, 2))]
+        if self.validation is not None and self.validation.samples:
+            parts.append(self.samples())
+        return Group(*parts)
+
+    def bar(self) -> RenderableType:
+        assert self.step is not None
+        row = Table.grid(padding=(0, 2))
+        row.add_row(
+            f"update {self.step.step:,} of {self.step.steps:,}",
+            ProgressBar(self.step.steps, self.step.step, width=30),
+            f"{time_left(self.step)} left",
+        )
+        return row
+
+    def numbers(self) -> RenderableType:
+        assert self.step is not None
+        row = Table.grid(padding=(0, 2))
+        score = best = ""
+        if self.validation is not None:
+            shown = self.validation
+            score = f"validation loss {shown.loss:.3f}, perplexity {shown.perplexity:.1f}"
+            if shown.score is not None and self.best is not None and self.best.score is not None:
+                best = f"{shown.score_name} {shown.score:.1f}, best {self.best.score:.1f}"
+        row.add_row(
+            f"pass {self.step.epoch:.1f}", f"loss {mean(self.losses[-20:]):.3f}", f"{self.speed:,.0f} tokens/s",
+            f"learning rate {self.step.learning_rate:.2g}",
+        )  # fmt: skip
+        return Group(row, Text("  ".join(filter(None, [score, best])), style="bold"))
+
+    def curve(self) -> RenderableType:
+        values = self.losses[3:] or self.losses
+        rows = [Text(line, style="cyan") for line in plot(values, WIDTH, HEIGHT)]
+        table = Table.grid(padding=(0, 1))
+        for number, row in enumerate(rows):
+            label = f"{max(values):.2f}" if number == 0 else f"{min(values):.2f}" if number == HEIGHT - 1 else ""
+            table.add_row(Text(label, style="dim"), row)
+        return table
+
+    def samples(self) -> RenderableType:
+        assert self.validation is not None
+        table = Table.grid(padding=(0, 1))
+        for source, answer in self.validation.samples:
+            table.add_row(Text("  "), Text(source, style="dim", overflow="ellipsis", no_wrap=True))
+            table.add_row(Text("→ "), Text(answer, overflow="ellipsis", no_wrap=True))
+        return Padding(table, (1, 0, 0, 0))
+
+
+@contextmanager
+def watch(folder: Path) -> "Iterator[Lines | Picture]":
+    """The display that fits where stderr goes."""
+    console = Console(stderr=True, highlight=False, markup=False)
+    if not console.is_terminal:
+        yield Lines(folder, Console(stderr=True, highlight=False, markup=False, soft_wrap=True))
+        return
+    picture = Picture(folder, console)
+    with Live(console=console, refresh_per_second=4, transient=False) as picture.live:
+        yield picture
+
+
+def plot(values: list[float], width: int, height: int) -> list[str]:
+    """The values as columns of blocks, the earliest on the left, from their least at the bottom to their most."""
+    n, width = len(values), min(width, len(values))
+    columns = [mean(values[n * i // width : n * (i + 1) // width]) for i in range(width)]
+    low, high = min(columns), max(columns)
+    levels = [1 + round((value - low) / ((high - low) or 1) * (8 * height - 1)) for value in columns]
+    return ["".join(LEVELS[min(8, max(0, level - 8 * row))] for level in levels) for row in reversed(range(height))]
+
+
+def mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def time_left(step: Step) -> str:
+    """How long the rest takes at the pace so far."""
+    seconds = round(step.seconds / step.step * (step.steps - step.step))
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"

@@ -1,0 +1,93 @@
+"""`clearhead train`: from files to a run folder, watched."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from clearhead.config import Config
+    from clearhead.train import Report
+    from clearhead.train.plan import Plan
+
+
+def train(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILES", help="Training files; or a run to go on with; or a config.toml.")
+    ],
+    into: Annotated[Path | None, typer.Option(metavar="RUN", help="The run folder to make or to go on with.")] = None,
+    task: Annotated[Literal["translation"], typer.Option(help="What to learn.")] = "translation",
+    validation: Annotated[
+        list[str] | None, typer.Option(metavar="FILES", help="Files to validate on; else a share is held out.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="TIME", help='"45m", "1h 30m", "8000 steps" or "20 epochs".')
+    ] = None,
+    size: Annotated[
+        Literal["tiny", "small", "base", "big"] | None, typer.Option(help="The model's size; else it is chosen.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Any setting; may be repeated.")
+    ] = None,
+    tensorboard: Annotated[bool, typer.Option(help="Also write for TensorBoard, into the run folder.")] = False,
+) -> None:
+    """Train a model, or go on where a run was interrupted: the same command does both.
+
+    - `clearhead train train.en train.de --into runs/en-de --budget 45m`
+    - `clearhead train pairs.tsv --into runs/en-de --set train.seed=7`
+    - `clearhead train runs/en-de`
+    - `clearhead train config.toml --into runs/en-de`
+    """
+    from clearhead.cli.display import watch
+    from clearhead.tasks import TASKS
+    from clearhead.tasks.fit import fit
+
+    config, folder = asked(files, into, validation or [], budget, size, settings or [])
+    with watch(folder) as screen:
+        reports = fit(TASKS[task](), config, folder, screen.progress)
+        for report in with_tensorboard(reports, folder) if tensorboard else reports:
+            screen.show(report)
+    if screen.stopped_by is not None:
+        raise typer.Exit(128 + screen.stopped_by)
+
+
+def asked(
+    files: list[str], into: Path | None, validation: list[str], budget: str | None, size: str | None, sets: list[str]
+) -> "tuple[Config, Path]":
+    """The settings and the folder that a command line means."""
+    from clearhead.config import Config, read_config, with_settings
+    from clearhead.errors import ConfigError
+    from clearhead.folder import RunFolder
+
+    config, origin = Config(), Path()
+    if len(files) == 1 and into is None and RunFolder(files[0]).exists():
+        files, into = [], Path(files[0])
+    elif len(files) == 1 and files[0].endswith(".toml"):
+        config, origin, files = read_config(Path(files[0])), Path(files[0]).parent, []
+    if into is None:
+        raise ConfigError("There is no folder to train into.\nGive one, for example: --into runs/my-model")
+    found = {"files": files or config.data.files, "validation_files": validation or config.data.validation_files}
+    seen = {key: tuple(os.path.relpath(origin / path, into) for path in paths) for key, paths in found.items() if paths}
+    config = config.but(data=config.data.but(**seen))
+    if budget is not None:
+        config = config.but(train=config.train.but(budget=budget))
+    if size is not None:
+        config = config.but(model=config.model.preset(size))
+    return with_settings(config, sets), into
+
+
+def with_tensorboard(reports: "Iterator[Plan | Report]", folder: Path) -> "Iterator[Plan | Report]":
+    """The reports as they are, their numbers also written for TensorBoard."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    from clearhead.train import Step, Validation
+
+    with SummaryWriter(str(folder / "tensorboard")) as writer:
+        for report in reports:
+            if isinstance(report, Step | Validation):
+                for name, value in report.line().items():
+                    if isinstance(value, float):
+                        writer.add_scalar(f"{report.line()['kind']}/{name}", value, report.step)
+            yield report

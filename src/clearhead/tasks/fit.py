@@ -1,0 +1,253 @@
+"""From people's files to a run folder: what training is for every task."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from clearhead.config import Config
+from clearhead.data.batches import Batches
+from clearhead.data.encoding import Encoding
+from clearhead.data.prepare import prepare
+from clearhead.data.store import Store
+from clearhead.errors import ConfigError, DataError, NotFiniteError
+from clearhead.folder import RunFolder
+from clearhead.model import Transformer
+from clearhead.tasks.card import card
+from clearhead.tasks.split import split
+from clearhead.text import Tokenizer
+from clearhead.train import Chosen, Correction, Job, Judge, Loss, Report, joined_ranks, stop_on_signals, train
+from clearhead.train.allocator import keep_freed_memory
+from clearhead.train.plan import Plan, parse_budget, planned
+from clearhead.train.state import whole
+
+Tokenizers = tuple[Tokenizer, Tokenizer]
+"""The source's and the target's, which may be the same."""
+Progress = Callable[[str, int, int | None], None]
+"""Told what is being done, how much of it is done, and how much there is, where that is known."""
+MAY_CHANGE = frozenset({"budget", "validate_every", "save_every", "keep_checkpoints", "patience", "skip_nonfinite"})
+"""Training settings in which a run may differ from the one that it goes on with: they change no update."""
+
+
+class Task(Protocol):
+    """What a task knows that training does not."""
+
+    name: str
+
+    def read(self, paths: Iterable[Path]) -> Iterable[Any]: ...
+    def settled(self, config: Config, tokenizers: Tokenizers) -> Config: ...
+    def texts(self, example: Any) -> tuple[str, ...]: ...
+    def encoding(self, tokenizers: Tokenizers) -> Encoding: ...
+    def batches(self, store: Store, batch_tokens: int, config: Config) -> Batches[Any]: ...
+    def loss(self, config: Config) -> Loss: ...
+    def judge(self, examples: list[Any], store: Store, tokenizers: Tokenizers, config: Config) -> Judge: ...
+
+
+def fit(task: Task, config: Config, into: Path, progress: Progress = lambda *_: None) -> Iterator[Plan | Report]:
+    """Train to the end, or go on where a run in this folder stopped: first the plan, then the reports."""
+    begin = time.monotonic()
+    keep_freed_memory()
+    folder = RunFolder(into)
+    if folder.exists():
+        config = continued(folder.config(), config, folder)
+    if config.train.threads:
+        torch.set_num_threads(config.train.threads)
+    device = device_for(config)
+    with joined_ranks(device) as ranks, folder.lock() if ranks.first else nullcontext():
+        if ranks.first and not folder.exists():
+            create(task, config, into, progress, ranks.world)
+        ranks.wait()
+        stored = RunFolder.open(into).config()
+        config = continued(stored, config, folder)
+        if ranks.first and config != stored:
+            folder.write_config(config)
+        corpus = Corpus.of(task, config, folder.path, progress)
+        tokenizers = folder.source_tokenizer(), folder.tokenizer()
+        plan = plan_in(folder, config)
+        yield plan
+        store = corpus.train(tokenizers)
+        refuse_other_examples(store, folder)
+        torch.manual_seed(config.train.seed)
+        with stop_on_signals() as stop:
+            job = Job(
+                model=Transformer(config.model).to(device),
+                batches=task.batches(store, config.data.batch_tokens, config),
+                loss=task.loss(config),
+                config=config.train,
+                steps=plan.steps,
+                judge=corpus.judge(tokenizers),
+                keeper=folder.checkpoints,
+                seconds=None if plan.seconds is None else plan.seconds - (time.monotonic() - begin),
+                corrections=corrections_in(folder),
+                ranks=ranks,
+                stop=stop,
+            )
+            yield from recorded(job, folder, corpus)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A task's examples, in a part to learn from and a part to judge by."""
+
+    task: Task
+    config: Config
+    training: Iterable[Any]
+    validation: Iterable[Any]
+    progress: Progress
+
+    @classmethod
+    def of(cls, task: Task, config: Config, folder: Path, progress: Progress) -> "Corpus":
+        """The examples in the files that the settings name, seen from the run folder."""
+        examples = task.read([Path(os.path.relpath(folder / file)) for file in config.data.files])
+        if config.data.validation_files:
+            validation = task.read([Path(os.path.relpath(folder / file)) for file in config.data.validation_files])
+            return cls(task, config, examples, validation, progress)
+        n_examples = sum(1 for _ in told(examples, "reading", None, progress))
+        return cls(task, config, *split(examples, n_examples, config.data), progress)
+
+    def tokenizers(self) -> Tokenizers:
+        """Learned from the training part: one for all sides, or one for each."""
+        if self.config.tokenizer.shared:
+            tokenizer = self.learned(slice(None))
+            return tokenizer, tokenizer
+        return self.learned(slice(0, 1)), self.learned(slice(1, 2))
+
+    def learned(self, sides: slice) -> Tokenizer:
+        texts = (text for example in self.training for text in self.task.texts(example)[sides])
+        return Tokenizer.learn(told(texts, "learning tokens", None, self.progress), self.config.tokenizer)
+
+    def train(self, tokenizers: Tokenizers) -> Store:
+        return self.store(self.training, tokenizers, self.config.data.max_length)
+
+    def store(self, examples: Iterable[Any], tokenizers: Tokenizers, max_length: int | None) -> Store:
+        encoding = self.task.encoding(tokenizers)
+        return prepare(
+            cache_folder(), examples, encoding, max_length, lambda done, total: self.progress("tokenising", done, total)
+        )
+
+    def judge(self, tokenizers: Tokenizers) -> Judge:
+        store = self.store(self.validation, tokenizers, None)
+        return self.task.judge(list(self.validation), store, tokenizers, self.config)
+
+
+def create(task: Task, config: Config, into: Path, progress: Progress, world: int) -> None:
+    """Make a new run folder: learn the tokenizers and choose all that the settings leave open."""
+    config = config.but(task=task.name)
+    if not config.data.files:
+        raise ConfigError("There is nothing to learn from: data.files is empty.\nName the training files.")
+    corpus = Corpus.of(task, config, into, progress)
+    tokenizers = corpus.tokenizers()
+    config = task.settled(config, tokenizers)
+    store = corpus.train(tokenizers)
+    progress("measuring this machine", 0, None)
+    plan = planned(
+        config, parse_budget(config.train.budget), n_tokens=predictions_in(store), loss=task.loss(config),
+        batches=lambda batch_tokens: task.batches(store, batch_tokens, config), world=world,
+    )  # fmt: skip
+    source, target = tokenizers
+    folder = RunFolder.create(into, plan.config, target, None if source is target else source)
+    folder.log.write({"kind": "plan", "reasons": plan.reasons, "seconds": plan.seconds, "examples": store.fingerprint})
+
+
+def predictions_in(store: Store) -> int:
+    """Tokens that are predicted in a pass: those of the last text side, and an end for each."""
+    return int(store.n_tokens[min(1, len(store.n_tokens) - 1)]) + len(store)
+
+
+def continued(stored: Config, given: Config, folder: RunFolder) -> Config:
+    """The run's own settings, with those changes that leave the updates as they are; others are refused."""
+    changes: dict[str, Any] = {}
+    for section in ("model", "tokenizer", "data", "train", "decode"):
+        for name in getattr(given, section).model_fields_set:
+            before, now = getattr(getattr(stored, section), name), getattr(getattr(given, section), name)
+            if before == now or section == "decode":
+                continue
+            if section != "train" or name not in MAY_CHANGE or (name == "budget" and not are_times(before, now)):
+                raise ConfigError(
+                    f"{folder.path} was begun with {section}.{name} = {before}, and {now} would make it another run.\n"
+                    f"Leave the setting out to go on, or begin anew with another --into."
+                )
+            changes[name] = now
+    return stored.but(train=stored.train.but(**changes)) if changes else stored
+
+
+def are_times(*budgets: str) -> bool:
+    """Whether these are times, of which a run may have more or less; steps and epochs shape it from the beginning."""
+    return all(parse_budget(budget).seconds is not None for budget in budgets)
+
+
+def plan_in(folder: RunFolder, config: Config) -> Plan:
+    """The plan that the folder was made with; one cut short as it was made may have no reasons left."""
+    assert config.train.max_steps is not None, "a plan knows how many"
+    line: dict[str, Any] = next((line for line in folder.log.lines() if line["kind"] == "plan"), {})
+    seconds = parse_budget(config.train.budget).seconds if line.get("seconds", 0) is not None else None
+    return Plan(config, config.train.max_steps, seconds, tuple(line.get("reasons", ())))
+
+
+def refuse_other_examples(store: Store, folder: RunFolder) -> None:
+    """A place in the data means nothing in other data."""
+    for line in folder.log.lines():
+        if line["kind"] == "plan" and line["examples"] != store.fingerprint:
+            raise DataError(
+                f"The training examples are not those that {folder.path} was begun with.\n"
+                f"Put the files back as they were, or begin anew with another --into."
+            )
+
+
+def corrections_in(folder: RunFolder) -> tuple[Correction, ...]:
+    """The corrections that the log knows, also those after the newest checkpoint."""
+    lines = [line for line in folder.log.lines() if line["kind"] == "correction"]
+    return tuple(Correction(line["step"], line["progress"], line["steps"]) for line in lines)
+
+
+def recorded(job: Job, folder: RunFolder, corpus: Corpus) -> Iterator[Report]:
+    """The reports of the training, each written to the log; at the end, the weights to use and the card."""
+    newest = job.keeper.newest()
+    job.ranks.wait()  # until all have read the log
+    if job.ranks.first:
+        step = newest.step if newest else 0
+        folder.log.cut(step)
+        for correction in job.corrections:
+            if correction.step > step:  # a second interruption must not lose it
+                folder.log.write(correction.line())
+    try:
+        for report in train(job):
+            weights = whole(job.model.state_dict()) if isinstance(report, Chosen) else {}
+            if job.ranks.first:
+                if report not in job.corrections:
+                    folder.log.write(report.line())
+                if isinstance(report, Chosen):
+                    folder.write_weights(weights)
+                    folder.write_card(card(folder, corpus.config, report))
+            yield report
+    except NotFiniteError as error:
+        if job.ranks.first:
+            folder.log.write({"kind": "notfinite", "text": str(error)})
+        raise
+
+
+def told(items: Iterable[Any], what: str, total: int | None, progress: Progress) -> Iterator[Any]:
+    """The items as they are, while progress is told of them."""
+    for number, item in enumerate(items):
+        if number % 1_000 == 0:
+            progress(what, number, total)
+        yield item
+
+
+def device_for(config: Config) -> torch.device:
+    """Where to train: as the settings say, or the best that is there."""
+    if config.train.device != "auto":
+        return torch.device(config.train.device)
+    if torch.cuda.is_available():
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def cache_folder() -> Path:
+    """Where tokenised text is kept between runs; it can be deleted at any time."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clearhead"

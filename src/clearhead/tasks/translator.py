@@ -1,0 +1,186 @@
+"""A trained translator: text in, text out, with what a person may want to know about it."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, overload
+
+from clearhead.config import Config, DecodeConfig
+from clearhead.decode import Hypothesis, Term, decode, score
+from clearhead.errors import ConfigError, TextError, shown
+from clearhead.folder import RunFolder
+from clearhead.look import Alignment, align
+from clearhead.model import Transformer
+from clearhead.tasks.glossary import required_terms
+from clearhead.text import Tokenizer
+from clearhead.text.sentences import pieces
+
+CHUNK = 2_048
+"""Lines read ahead of the model: enough to find sentences of like length, few enough to answer soon."""
+CHARACTERS_PER_TOKEN = 8
+"""Text with more characters than this for each token that fits is taken as too long without tokenising it."""
+
+TooLong = Literal["split", "truncate", "error"]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translated text; `str()` is the translation."""
+
+    source: str
+    text: str
+    tokens: tuple[str, ...] = ()
+    """The output's tokens, a space shown as ▁."""
+    score: float = 0.0
+    """What it was ranked by: log-probability over the length penalty."""
+    log_probs: tuple[float, ...] = ()
+    """The log-probability of each token, and of the end."""
+    alternatives: tuple["Translation", ...] = ()
+    """The next best, where more than one was asked for."""
+    notes: tuple[str, ...] = ()
+    """What a person should know: a loop that was blocked, a term that found no place, a text that was split."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a text that the model reads at once."""
+
+    text: str
+    space: str
+    """The white space after it."""
+    terms: tuple[Term, ...] = ()
+    names: tuple[str, ...] = ()
+    """The terms, as people write them."""
+
+
+class Translator:
+    """One model, or several that decide together."""
+
+    def __init__(self, models: Sequence[Transformer], source: Tokenizer, target: Tokenizer, config: Config) -> None:
+        self.models, self.source, self.target, self.config = tuple(models), source, target, config
+        learned = config.model.positions == "learned"
+        self.limit = min(config.data.max_length, config.model.max_positions - 1 if learned else config.data.max_length)
+
+    @classmethod
+    def load(cls, *paths: str | Path, device: str = "cpu") -> "Translator":
+        """The translator in a run folder; several folders with one tokenizer make an ensemble."""
+        folders = [RunFolder.open(path) for path in paths]
+        first = folders[0]
+        for other in folders[1:]:
+            if other.config().tokenizer.fingerprint != first.config().tokenizer.fingerprint:
+                raise ConfigError(
+                    f"{other.path} and {first.path} have different tokenizers, so they cannot decide together.\n"
+                    f"Train them from the same files and tokenizer settings."
+                )
+        models = [folder.model(device) for folder in folders]
+        return cls(models, first.source_tokenizer(), first.tokenizer(), first.config())
+
+    @overload
+    def translate(self, text: str, **options: Any) -> Translation: ...
+    @overload
+    def translate(self, text: list[str], **options: Any) -> list[Translation]: ...
+    def translate(self, text: str | list[str], **options: Any) -> Translation | list[Translation]:
+        """Translate a text, or each of a list.
+
+        Options are the settings of the section `decode` (beam=4, n_best=3 …), and `glossary` (source term → target
+        term), `protect` ("numbers", "tags", "urls": what must come out as it went in), `on_too_long` ("split",
+        "truncate", "error").
+        """
+        results = list(self.stream([text] if isinstance(text, str) else text, **options))
+        return results[0] if isinstance(text, str) else results
+
+    def stream(
+        self, texts: Iterable[str], *, glossary: Mapping[str, str] | None = None, protect: Sequence[str] = (),
+        on_too_long: TooLong = "split", **options: Any,
+    ) -> Iterator[Translation]:  # fmt: skip
+        """Translations in the order of the texts, one for each, while later texts are still being read."""
+        asked = self.config.decode.but(**options) if options else self.config.decode
+        rest = iter(texts)
+        while chunk := list(islice(rest, CHUNK)):
+            jobs = [list(self.pieces(text, glossary or {}, protect, on_too_long)) for text in chunk]
+            found = iter(self.decoded([piece for job in jobs for piece in job], asked))
+            for text, job in zip(chunk, jobs, strict=True):
+                yield self.joined(text, job, list(islice(found, len(job))), on_too_long)
+
+    def pieces(
+        self, text: str, glossary: Mapping[str, str], protect: Sequence[str], on_too_long: TooLong
+    ) -> Iterator[Piece]:
+        """The text as the model can read it; blank text has no pieces, and the model is not asked."""
+        if not text.strip():
+            return
+        if on_too_long == "error" and not self.fits(text):
+            raise TextError(
+                f"A text of {len(self.source.encode(text)):,} tokens is longer than the {self.limit} that the model "
+                f"was trained on: {shown(text, 40)}\nShorten it, or let it be split."
+            )
+        for part, space in pieces(text, self.fits):
+            terms = required_terms(part, glossary, protect)
+            yield Piece(part, space, tuple(self.spellings(term) for term in terms), tuple(terms))
+            if on_too_long == "truncate":
+                return
+
+    def fits(self, text: str) -> bool:
+        """Whether the model can read the text at once; no token is less than a byte, and few are eight characters."""
+        n_bytes = len(text.encode(errors="surrogatepass"))
+        if n_bytes <= self.limit or len(text) > CHARACTERS_PER_TOKEN * self.limit:
+            return n_bytes <= self.limit
+        return len(self.source.encode(text)) <= self.limit
+
+    def spellings(self, term: str) -> Term:
+        """The tokens of a term in the middle of a text, and right after another character."""
+        glued = self.target.encode(f"({term}")[len(self.target.encode("(")) :]
+        return tuple(self.target.encode(term)), tuple(glued)
+
+    def decoded(self, parts: Sequence[Piece], options: DecodeConfig) -> list[list[Hypothesis]]:
+        sources = self.source.encode_batch([part.text for part in parts])
+        return decode(self.models, sources, options, terms=[part.terms for part in parts])
+
+    def joined(
+        self, text: str, parts: Sequence[Piece], found: Sequence[Sequence[Hypothesis]], on_too_long: TooLong
+    ) -> Translation:
+        """The translation of a text from those of its pieces."""
+        if not parts:
+            return Translation(text, "")
+        if len(parts) == 1 and on_too_long != "truncate":
+            best, *others = [self.translation(text, parts[0], hypothesis) for hypothesis in found[0]]
+            return Translation(text, best.text, best.tokens, best.score, best.log_probs, tuple(others), best.notes)
+        several = [self.translation(part.text, part, best[0]) for part, best in zip(parts, found, strict=True)]
+        how = "cut off" if on_too_long == "truncate" else f"split into {len(several)} pieces"
+        cut = parts[0].text != text
+        return Translation(
+            source=text,
+            text="".join(one.text + part.space for one, part in zip(several, parts, strict=True)),
+            tokens=tuple(token for one in several for token in one.tokens),
+            score=sum(one.score for one in several),
+            log_probs=tuple(log_prob for one in several for log_prob in one.log_probs),
+            notes=(
+                *((f"too long to be read at once: {how}",) if cut else ()),
+                *(note for one in several for note in one.notes),
+            ),
+        )
+
+    def translation(self, source: str, piece: Piece, hypothesis: Hypothesis) -> Translation:
+        missing = tuple(f"without the term {piece.names[number]}" for number in hypothesis.missing)
+        return Translation(
+            source,
+            self.target.decode(hypothesis.ids),
+            tuple(self.target.tokens(hypothesis.ids)),
+            hypothesis.score,
+            hypothesis.log_probs,
+            notes=(*hypothesis.notes, *missing),
+        )
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """The log-probability of each given translation of a text."""
+        ids = [(self.source.encode(source), self.target.encode(target)) for source, target in pairs]
+        return [hypothesis.log_prob for hypothesis in score(self.models, ids)]
+
+    def align(self, source: str, target: str) -> Alignment:
+        """Which words of a text its translation, or any other, was made from."""
+        sides = self.source.encode(source), self.target.encode(target)
+        labels = self.source.tokens(sides[0]), self.target.tokens(sides[1])
+        return align(self.models[0], *sides, labels)
