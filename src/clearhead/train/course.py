@@ -31,7 +31,7 @@ class Course:
         return replace(self, corrections=(*self.corrections, correction))
 
 
-def fitting_steps(course: Course, step: int, seconds_left: float, seconds_per_step: float) -> int | None:
-    """How many updates fit the time that is left, or None while the present number is near enough."""
-    fits = step + max(0, int(seconds_left / seconds_per_step))
-    return fits if abs(fits - course.total) > max(2, 0.02 * (course.total - step)) else None
+def fitting_steps(course: Course, step: int, seconds_left: float, seconds_per_step: float) -> int:
+    """How many updates fit the time that is left; the present number, while it is near enough."""
+    fits = step + max(1, int(seconds_left / seconds_per_step))
+    return fits if abs(fits - course.total) > max(2, 0.02 * (course.total - step)) else course.total

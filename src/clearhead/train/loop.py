@@ -73,49 +73,73 @@ class Job:
 
 def train(job: Job) -> Iterator[Report]:
     """Train to the end of the course, from the newest checkpoint if there is one, and choose the weights to use."""
-    state = started(job)
     objective = shared(Objective(job.model, job.loss, job.config), job.config, job.ranks)
+    state = yield from started(job)
     watch = Watch(state.counters.seconds)
-    while state.counters.step < state.course.total:
+    yield from looked_at(job, state, watch)
+    while not ended(job, state):
         outcome = yield from advanced(job, state, objective)
-        step, at_end = state.counters.step, state.counters.step >= state.course.total
         state.counters.seconds = watch.update_done()
         yield step_report(job, state, outcome)
         if outcome.stop:
             yield saved(job, state)
-            yield Stopped(step, "a signal asked for it", job.stop.signal)
+            yield Stopped(state.counters.step, "a signal asked for it", job.stop.signal)
             return
-        if at_end or step % job.validate_every == 0:
-            yield validated(job, state)
-            watch.validation_done()
-        if at_end or step % job.save_every == 0:
-            yield saved(job, state)
         yield from corrected(job, state, watch)
-        if job.config.patience and state.counters.waited >= job.config.patience:
-            yield Stopped(step, f"no better score in {state.counters.waited} validations")
-            break
+        yield from looked_at(job, state, watch)
+        if is_due(state, job.save_every):
+            yield saved(job, state)
+    if state.counters.step < state.course.total:
+        yield Stopped(state.counters.step, f"no better score in {state.counters.waited} validations")
     yield from chosen(job, state)
 
 
-def started(job: Job) -> State:
+def started(job: Job) -> Generator[Report, None, State]:
     """A fresh state, or that of the newest checkpoint."""
     average = MovingAverage(job.model, job.config.ema) if job.config.ema else None
     state = State(job.model, optimizers(job.model, job.config), Course(job.steps), average)
     newest = job.keeper.newest()
     if newest is not None:
         state.restore(newest)
+        yield from (Note(newest.step, warning) for warning in newest.warnings)
+        for what, now in circumstances(job).items():
+            if (before := newest.state["circumstances"].get(what)) != now:
+                yield Note(newest.step, f"{what} was {before} and is {now}: the same examples, but not the same bits.")
     return state
+
+
+def circumstances(job: Job) -> dict[str, Any]:
+    """What else the last bits of the weights depend on."""
+    return {"torch": str(torch.__version__), "threads": torch.get_num_threads(), "processes": job.ranks.world}
+
+
+def ended(job: Job, state: State) -> bool:
+    """Whether the course is run, or nothing was gained for as long as the patience lasts."""
+    out_of_patience = 0 < job.config.patience <= state.counters.waited
+    return state.counters.step >= state.course.total or out_of_patience
+
+
+def is_due(state: State, every: int) -> bool:
+    """Whether now is the time for what happens every so many updates, and at the end."""
+    return state.counters.step % every == 0 or state.counters.step >= state.course.total
+
+
+def looked_at(job: Job, state: State, watch: "Watch") -> Iterator[Validation]:
+    """Validate where it is time; also after a stop that came before it could be done."""
+    if is_due(state, job.validate_every) and state.counters.step > state.counters.validated:
+        yield validated(job, state)
+        watch.validation_done()
 
 
 def advanced(job: Job, state: State, objective: nn.Module) -> Generator[Report, None, Outcome]:
     """One update; tried again in smaller pieces when the memory is short, left out when it is not finite."""
     counters = state.counters
-    batches = batches_of(job, counters.step)
+    batches = batches_of(job, counters.batches)
     while True:
         try:
             outcome = update(
                 objective, batches, seed_of(job, counters.step), job.config.clip, counters.splits,
-                job.ranks, stop=job.stop.signal is not None,
+                job.ranks, stop=lambda: job.stop.signal is not None,
             )  # fmt: skip
             break
         except RuntimeError as error:
@@ -131,14 +155,15 @@ def advanced(job: Job, state: State, objective: nn.Module) -> Generator[Report, 
             raise not_finite(job.model, job.loss, batches, counters.step + 1)
         yield Note(counters.step, f"Update {counters.step + 1} is not finite and is left out.")
     counters.step += 1
+    counters.batches += len(batches) * job.ranks.world
     counters.tokens += outcome.tokens
     return outcome
 
 
-def batches_of(job: Job, step: int) -> list[Batch]:
-    """This process's batches for an update: a pure function of the step."""
-    n, ranks = job.config.accumulate, job.ranks
-    return [job.batches.batch((step * n + i) * ranks.world + ranks.rank) for i in range(n)]
+def batches_of(job: Job, place: int) -> list[Batch]:
+    """This process's batches for an update: a pure function of the place that all have come to together."""
+    ranks = job.ranks
+    return [job.batches.batch(place + i * ranks.world + ranks.rank) for i in range(job.config.accumulate)]
 
 
 def seed_of(job: Job, step: int) -> int:
@@ -159,8 +184,10 @@ def apply(job: Job, state: State) -> None:
 
 
 def rate_factor(job: Job, state: State) -> float:
-    step = state.counters.step
-    return learning_rate_factor(job.config, job.model.config.d_model)(step + 1, state.course.progress(step))
+    """The learning rate's factor in the middle of the coming update, so that neither the first nor the last is idle."""
+    step, course = state.counters.step, state.course
+    middle = (course.progress(step) + course.progress(step + 1)) / 2
+    return learning_rate_factor(job.config, job.model.config.d_model)(step + 1, middle)
 
 
 def out_of_memory(error: RuntimeError) -> bool:
@@ -169,11 +196,10 @@ def out_of_memory(error: RuntimeError) -> bool:
 
 def step_report(job: Job, state: State, outcome: Outcome) -> Step:
     counters = state.counters
-    n_batches = counters.step * job.config.accumulate * job.ranks.world
     return Step(
         step=counters.step,
         steps=state.course.total,
-        epoch=n_batches / len(job.batches),
+        epoch=counters.batches / len(job.batches),
         loss=outcome.loss,
         learning_rate=state.optimizers[-1].param_groups[-1]["lr"],
         gradient=outcome.gradient,
@@ -185,9 +211,10 @@ def step_report(job: Job, state: State, outcome: Outcome) -> Step:
 def validated(job: Job, state: State) -> Validation:
     """Measure, and remember whether it was the best so far; without a score, the lowest loss is best."""
     counters = state.counters
+    counters.validated = counters.step
     job.model.eval()
     loss, score = job.judge.loss(job.model), job.judge.score(job.model, whole=False)
-    merit = -loss if score is None else score
+    merit = job.ranks.from_first(-loss if score is None else score)
     best = counters.best is None or merit > counters.best
     if best:
         counters.best, counters.best_step, counters.waited = merit, counters.step, 0
@@ -204,7 +231,7 @@ def saved(job: Job, state: State) -> Saved:
     begin = time.monotonic()
     tensors, step = state.tensors(), state.counters.step
     if job.ranks.first and step not in job.keeper.steps():
-        job.keeper.save(step, tensors, state.numbers())
+        job.keeper.save(step, tensors, state.numbers() | {"circumstances": circumstances(job)})
         job.keeper.prune(max(job.config.keep_checkpoints, job.config.average_last), state.counters.best_step)
     job.ranks.wait()
     return Saved(step, time.monotonic() - begin)
@@ -213,14 +240,14 @@ def saved(job: Job, state: State) -> Saved:
 def corrected(job: Job, state: State, watch: "Watch") -> Iterator[Correction]:
     """Repeat the corrections that were made before; after the last of them, look at the clock from time to time."""
     step, course = state.counters.step, state.course
-    known = [correction for correction in job.corrections if correction.step > max(0, step - 1)]
-    steps: int | None = None
+    known = [correction for correction in job.corrections if correction.step >= step]
+    steps = course.total
     if known:
-        steps = known[0].steps if known[0].step == step else None
+        steps = known[0].steps if known[0].step == step else steps
     elif job.seconds is not None and step % max(5, job.steps // 50) == 0 and step < course.total:
         left = job.seconds - state.counters.seconds - watch.reserve(job, course, step)
-        steps = job.ranks.from_first(fitting_steps(course, step, left, watch.pace()))
-    if steps is not None and steps != course.total:
+        steps = int(job.ranks.from_first(fitting_steps(course, step, left, watch.pace())))
+    if steps != course.total:
         state.course = course.corrected(step, steps)
         yield state.course.corrections[-1]
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Adam, AdamW, Optimizer
 
 from clearhead.config import TrainConfig
+from clearhead.train.sharded import like, put_together
 
 PAPER_BETAS = (0.9, 0.98)
 PAPER_EPS = 1e-9
@@ -53,15 +54,17 @@ class Muon(Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         assert closure is None, "one gradient is enough"
         for group in self.param_groups:
-            for squares in self.by_shape(group["params"], group["momentum"]).values():
-                steps = orthogonalised(torch.stack([step for _, step in squares]))
-                for (weight, _), step in zip(squares, steps, strict=True):
-                    weight.mul_(1 - group["lr"] * group["weight_decay"])
-                    weight.add_(step, alpha=-group["lr"] * math.sqrt(max(1.0, weight.size(0) / weight.size(1))))
+            rate, decay = group["lr"], group["lr"] * group["weight_decay"]
+            for alike in self.by_shape(group["params"], group["momentum"]).values():
+                steps = orthogonalised(torch.cat([step for _, step in alike]))
+                for (weight, _), step in zip(alike, torch.split(steps, [len(step) for _, step in alike]), strict=True):
+                    weight.mul_(1 - decay)
+                    scale = math.sqrt(max(1.0, step.size(1) / step.size(2)))
+                    weight.add_(like(weight, step.flatten(0, 1)), alpha=-rate * scale)
         return None
 
     def by_shape(self, matrices: list[Tensor], momentum: float) -> dict[Any, list[tuple[Tensor, Tensor]]]:
-        """Each matrix with the step it would take (Nesterov's momentum), gathered by shape."""
+        """Each matrix with the step it would take (Nesterov's momentum), as a stack of one or three, by shape."""
         shapes: dict[Any, list[tuple[Tensor, Tensor]]] = defaultdict(list)
         for weight in matrices:
             if weight.grad is None:
@@ -71,8 +74,8 @@ class Muon(Optimizer):
             mean.lerp_(weight.grad, 1 - momentum)
             step = weight.grad.lerp(mean, momentum)
             n_stacked = 3 if weight.size(0) == 3 * weight.size(1) else 1
-            for pair in zip(weight.chunk(n_stacked), step.chunk(n_stacked), strict=True):
-                shapes[pair[0].shape].append(pair)
+            step = put_together(step).reshape(n_stacked, -1, weight.size(1))
+            shapes[step.shape[1:]].append((weight, step))
         return shapes
 
 

@@ -1,6 +1,8 @@
 """Several processes, one training run: who I am among them, and what we add up together."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -27,10 +29,10 @@ class Ranks:
             dist.all_reduce(values)
         return values
 
-    def from_first(self, value: int | None) -> int | None:
+    def from_first(self, value: float) -> float:
         """What the first process holds, for all."""
-        values = torch.tensor([-1 if value is None or not self.first else value], device=self.device)
-        return None if (agreed := int(self.add_up(values)) + self.world - 1) < 0 else agreed
+        values = torch.tensor(value if self.first else 0.0, dtype=torch.float64, device=self.device)
+        return float(self.add_up(values))
 
     def wait(self) -> None:
         """Until all have come this far."""
@@ -38,11 +40,15 @@ class Ranks:
             dist.barrier()
 
 
-def join_ranks(device: torch.device) -> Ranks:
-    """The processes that torchrun started, or this one alone."""
+@contextmanager
+def joined_ranks(device: torch.device) -> Iterator[Ranks]:
+    """The processes that torchrun started, while they work together, or this one alone."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
-        return Ranks()
-    if not dist.is_initialized():
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    return Ranks(dist.get_rank(), world, device.type)
+        yield Ranks()
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    yield Ranks(dist.get_rank(), world, device.type)
+    dist.destroy_process_group()  # not after an error: the others would be waited for

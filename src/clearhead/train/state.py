@@ -1,7 +1,7 @@
 """All that a run is, between two updates: what a checkpoint holds so that going on equals not having stopped.
 
-The place in the data is the step, the learning rate is a function of it, and each update draws its random numbers
-from a seed made of (seed, step, rank): there is nothing else to keep.
+The place in the data is a number, the learning rate is a function of the step, and each update draws its random
+numbers from a seed made of (seed, step, rank): there is nothing else to keep.
 """
 
 from collections.abc import Iterable
@@ -10,13 +10,13 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
 from clearhead.errors import FolderError
 from clearhead.train.averaging import MovingAverage
 from clearhead.train.course import Course
 from clearhead.train.report import Correction
+from clearhead.train.sharded import like, put_together
 
 Tensors = dict[str, Tensor]
 
@@ -26,6 +26,8 @@ class Checkpoint(Protocol):
 
     step: int
     state: dict[str, Any]
+    warnings: tuple[str, ...]
+    """Why newer ones were passed over."""
 
     def tensors(self, name: str) -> Tensors: ...
 
@@ -46,11 +48,15 @@ class Counters:
 
     step: int = 0
     tokens: int = 0
+    batches: int = 0
+    """The place in the data: batches that all processes together have taken."""
     seconds: float = 0.0
     best: float | None = None
     best_step: int | None = None
     waited: int = 0
     """Validations since the best."""
+    validated: int = 0
+    """The step of the last validation."""
     splits: int = 1
     """Pieces that each batch is cut into, because it does not fit the memory in one."""
     skipped: int = 0
@@ -108,17 +114,7 @@ class State:
 
 def whole(tensors: Tensors) -> Tensors:
     """The tensors on the CPU, put together where they are split over processes."""
-    full = {name: x.full_tensor() if isinstance(x, DTensor) else x for name, x in tensors.items()}
-    return {name: tensor.detach().cpu() for name, tensor in full.items()}
-
-
-def like(example: Tensor, tensor: Tensor) -> Tensor:
-    """The tensor where the example is: on its device, and split as it is; counters stay where they are."""
-    if tensor.shape != example.shape:
-        return tensor
-    if isinstance(example, DTensor):
-        return distribute_tensor(tensor.to(example.device), example.device_mesh, example.placements)
-    return tensor.to(example.device)
+    return {name: put_together(tensor).detach().cpu() for name, tensor in tensors.items()}
 
 
 @torch.no_grad()

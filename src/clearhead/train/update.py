@@ -1,14 +1,13 @@
 """One update of the weights: forwards, backwards, over the processes and into the optimizer."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.nn.parallel import DistributedDataParallel
 
 from clearhead.config import TrainConfig
@@ -60,6 +59,8 @@ def shared(objective: Objective, config: TrainConfig, ranks: Ranks) -> nn.Module
         return objective
     if not config.shard:
         return DistributedDataParallel(objective)
+    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+
     for block in [module for module in model.modules() if isinstance(module, Block)]:
         fully_shard(block)
     fully_shard(model)
@@ -69,8 +70,9 @@ def shared(objective: Objective, config: TrainConfig, ranks: Ranks) -> nn.Module
 
 
 def update(
-    objective: nn.Module, batches: Iterable[Batch], seed: int, clip: float, splits: int, ranks: Ranks, stop: bool
-) -> Outcome:
+    objective: nn.Module, batches: Iterable[Batch], seed: int, clip: float, splits: int, ranks: Ranks,
+    stop: Callable[[], bool] = lambda: False,
+) -> Outcome:  # fmt: skip
     """Leave the clipped gradient of the mean loss, over all batches and processes, on the parameters.
 
     Each loss is a sum, and its gradient is divided by the number of predictions of all processes together: several
@@ -81,13 +83,14 @@ def update(
     objective.zero_grad(set_to_none=True)
     pieces = [piece for batch in batches for piece in split(batch, splits)]
     device = next(objective.parameters()).device
-    totals = torch.tensor([0.0, 0.0, float(stop)], dtype=torch.float64, device=device)
+    totals = torch.zeros(3, dtype=torch.float64, device=device)
     for index, piece in enumerate(pieces):
         with together_at(index == len(pieces) - 1, objective):
             loss, n_tokens = objective(piece.to(device))
             loss.backward()
         totals[0] += loss.detach()
         totals[1] += n_tokens
+    totals[2] = stop()  # asked as late as can be: a signal that comes during an update ends with it
     total, n_tokens, stops = ranks.add_up(totals).tolist()
     gradients = [parameter.grad for parameter in objective.parameters() if parameter.grad is not None]
     scale = ranks.world / n_tokens  # the processes' gradients come as their mean
