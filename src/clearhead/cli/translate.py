@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -57,9 +57,9 @@ def translate(
     options |= {"glossary": read_glossary(glossary) if glossary else None, "protect": protect or ()}
     options |= {"on_too_long": on_too_long}
     tell = Teller(translator, (n_best or 1) > 1, scores, alignments, as_json)
-    lines = source_lines(text, input or [], errors)
+    chunks = shown_progress(source_chunks(text, input or [], errors), output)
     with output.open("w", encoding="utf-8", newline="\n") if output else nullcontext(sys.stdout) as file:
-        for number, translation in enumerate(translator.stream(shown_progress(lines, output), **options)):
+        for number, translation in enumerate(translator.in_chunks(chunks, **options)):
             file.writelines(f"{line}\n" for line in tell.lines(number, translation))
             file.flush()
     tell.warn()
@@ -77,20 +77,22 @@ def asked(translator: "Translator", beam: int | None, n_best: int | None, sets: 
     return options
 
 
-def source_lines(text: str | None, files: list[str], errors: Literal["strict", "replace"]) -> Iterable[str]:
-    """What to translate: the text, the lines of files, of a terminal or of a pipe."""
+def source_chunks(text: str | None, files: list[str], errors: Literal["strict", "replace"]) -> Iterable[Sequence[str]]:
+    """What to translate: the text, the lines of files, of a terminal or of a pipe, as many at a time as have come."""
     from clearhead.data.lines import Lines
+    from clearhead.tasks.translator import CHUNK
 
     if text is not None:
         if files:
             raise DataError("There is a text and --input: only one of them can be translated.\nLeave one out.")
-        return [text]
-    if files:
-        return Lines(files, errors)
-    return typed() if sys.stdin.isatty() else Lines("-", errors)
+        return [[text]]
+    if not files and sys.stdin.isatty():
+        return typed()
+    blocks = Lines(files or "-", errors).blocks()
+    return (block.lines[start : start + CHUNK] for block in blocks for start in range(0, len(block.lines), CHUNK))
 
 
-def typed() -> Iterator[str]:
+def typed() -> Iterator[list[str]]:
     """Lines from a terminal; Ctrl-D ends them."""
     sys.stderr.write("Type a text and Enter; Ctrl-D ends.\n")
     while True:
@@ -99,23 +101,23 @@ def typed() -> Iterator[str]:
         line = sys.stdin.readline()
         if not line:
             return
-        yield line.removesuffix("\n")
+        yield [line.removesuffix("\n")]
 
 
-def shown_progress(lines: Iterable[str], output: Path | None) -> Iterator[str]:
-    """The lines as they are; with a bar when they go from files to a file and somebody watches."""
+def shown_progress(chunks: Iterable[Sequence[str]], output: Path | None) -> Iterator[Sequence[str]]:
+    """The lines as they are; with a bar when they go to a file and somebody watches."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     if output is None:
-        yield from lines
+        yield from chunks
         return
     columns = TextColumn("translating"), BarColumn(), TextColumn("{task.completed:,} lines"), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=None)
-        for line in lines:
-            bar.advance(task)
-            yield line
+        for chunk in chunks:
+            yield chunk
+            bar.advance(task, len(chunk))
 
 
 class Teller:

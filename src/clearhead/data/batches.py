@@ -20,6 +20,7 @@ from clearhead.data.encoding import END, START
 from clearhead.data.order import Ints, cuts, longest, mix, shuffled
 from clearhead.data.store import Store
 from clearhead.errors import ConfigError, DataError
+from clearhead.text import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,15 @@ class LabelBatch(Batch):
 
 
 def pair_batch(store: Store, examples: Ints) -> PairBatch:
-    source, source_mask = ended(*store.rows(0, examples))
-    target, counts = ended(*store.rows(1, examples))
+    return paired(torch.from_numpy(examples), store.rows(0, examples), store.rows(1, examples))
+
+
+def paired(indices: Int[Tensor, " B"], sources: tuple[Ints, Ints], targets: tuple[Ints, Ints]) -> PairBatch:
+    """A batch of pairs, each side given as ids end to end and how many each row has."""
+    source, source_mask = ended(*sources)
+    target, counts = ended(*targets)
     return PairBatch(
-        indices=torch.from_numpy(examples),
+        indices=indices,
         source=source,
         source_mask=source_mask,
         target_in=shifted(target, counts),
@@ -172,6 +178,37 @@ class ByLength(Batches[B]):
         """Every example once, shorter ones first; `indices` tells how to put results back in order."""
         for start, end in zip(self.cuts[:-1], self.cuts[1:], strict=True):
             yield self.make(self.store, self.store.by_length[start:end])
+
+
+class Recut(Batches[PairBatch]):
+    """The same pairs, their words cut into other tokens each time they are seen (subword dropout)."""
+
+    def __init__(
+        self, pairs: Batches[PairBatch], tokenizers: tuple[Tokenizer, Tokenizer], dropout: float, seed: int
+    ) -> None:
+        self.pairs, self.tokenizers, self.dropout, self.seed = pairs, tokenizers, dropout, seed
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def batch(self, place: int) -> PairBatch:
+        pairs, (source, target) = self.pairs.batch(place), self.tokenizers
+        seed = int(mix(self.seed, place)[0])
+        sources = self.recut(source, pairs.source, pairs.source_mask, seed)
+        return paired(pairs.indices, sources, self.recut(target, pairs.target_out, pairs.counts, seed + 1))
+
+    def recut(
+        self, tokenizer: Tokenizer, ids: Int[Tensor, "B T"], real: Bool[Tensor, "B T"], seed: int
+    ) -> tuple[Ints, Ints]:
+        """The rows as ids end to end and their lengths, after their text was tokenised again."""
+        texts = [
+            tokenizer.decode(row[:length]) for row, length in zip(ids.tolist(), (real.sum(1) - 1).tolist(), strict=True)
+        ]
+        rows = tokenizer.encode_batch(texts, self.dropout, seed)
+        return np.array([token for row in rows for token in row], np.int64), np.array([len(row) for row in rows])
+
+    def fixed(self) -> Iterator[PairBatch]:
+        return self.pairs.fixed()
 
 
 class Windows(Batches[TextBatch]):

@@ -43,7 +43,7 @@ class Task(Protocol):
     def settled(self, config: Config, tokenizers: Tokenizers) -> Config: ...
     def texts(self, example: Any) -> tuple[str, ...]: ...
     def encoding(self, tokenizers: Tokenizers) -> Encoding: ...
-    def batches(self, store: Store, batch_tokens: int, config: Config) -> Batches[Any]: ...
+    def batches(self, store: Store, tokenizers: Tokenizers, config: Config) -> Batches[Any]: ...
     def loss(self, config: Config) -> Loss: ...
     def judge(self, examples: list[Any], store: Store, tokenizers: Tokenizers, config: Config) -> Judge: ...
 
@@ -76,7 +76,7 @@ def fit(task: Task, config: Config, into: Path, progress: Progress = lambda *_: 
         with stop_on_signals() as stop:
             job = Job(
                 model=Transformer(config.model).to(device),
-                batches=task.batches(store, config.data.batch_tokens, config),
+                batches=task.batches(store, tokenizers, config),
                 loss=task.loss(config),
                 config=config.train,
                 steps=plan.steps,
@@ -147,7 +147,8 @@ def create(task: Task, config: Config, into: Path, progress: Progress, world: in
     progress("measuring this machine", 0, None)
     plan = planned(
         config, parse_budget(config.train.budget), n_tokens=predictions_in(store), loss=task.loss(config),
-        batches=lambda batch_tokens: task.batches(store, batch_tokens, config), world=world,
+        batches=lambda size: task.batches(store, tokenizers, config.but(data=config.data.but(batch_tokens=size))),
+        world=world,
     )  # fmt: skip
     source, target = tokenizers
     folder = RunFolder.create(into, plan.config, target, None if source is target else source)

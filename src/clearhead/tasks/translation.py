@@ -8,13 +8,14 @@ import torch
 
 from clearhead import metrics
 from clearhead.config import Config, DecodeConfig
-from clearhead.data.batches import Batches, ByLength, PairBatch, pair_batch
+from clearhead.data.batches import Batches, ByLength, PairBatch, Recut, pair_batch
 from clearhead.data.encoding import Encoding, pair_encoding
 from clearhead.data.examples import Pair, pairs
 from clearhead.data.store import Store
 from clearhead.decode import decode
 from clearhead.model import Transformer
 from clearhead.tasks.fit import Tokenizers
+from clearhead.tasks.translator import ended
 from clearhead.train import Judge, Loss, next_token_loss
 
 GREEDY = DecodeConfig(beam=1, max_extra=10, guard=False)
@@ -44,14 +45,16 @@ class TranslationTask:
     def encoding(self, tokenizers: Tokenizers) -> Encoding:
         return pair_encoding(*tokenizers)
 
-    def batches(self, store: Store, batch_tokens: int, config: Config) -> Batches[PairBatch]:
-        return ByLength(store, pair_batch, batch_tokens, config.train.seed)
+    def batches(self, store: Store, tokenizers: Tokenizers, config: Config) -> Batches[PairBatch]:
+        batches = ByLength(store, pair_batch, config.data.batch_tokens, config.train.seed)
+        dropout = config.tokenizer.dropout
+        return Recut(batches, tokenizers, dropout, config.train.seed) if dropout else batches
 
     def loss(self, config: Config) -> Loss:
         return next_token_loss(config.train.label_smoothing, config.train.word_dropout)
 
     def judge(self, examples: list[Pair], store: Store, tokenizers: Tokenizers, config: Config) -> Judge:
-        return TranslationJudge(examples, self.batches(store, config.data.batch_tokens, config), tokenizers, config)
+        return TranslationJudge(examples, self.batches(store, tokenizers, config), tokenizers, config)
 
 
 class TranslationJudge:
@@ -83,5 +86,5 @@ class TranslationJudge:
 
     def translated(self, model: Transformer, texts: list[str]) -> list[str]:
         source, target = self.tokenizers
-        found = decode([model], source.encode_batch(texts), GREEDY)
+        found = decode(model, ended(source, texts), GREEDY)
         return [target.decode(best[0].ids) for best in found]

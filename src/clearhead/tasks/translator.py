@@ -93,14 +93,23 @@ class Translator:
         results = list(self.stream([text] if isinstance(text, str) else text, **options))
         return results[0] if isinstance(text, str) else results
 
-    def stream(
-        self, texts: Iterable[str], *, glossary: Mapping[str, str] | None = None, protect: Sequence[str] = (),
-        on_too_long: TooLong = "split", **options: Any,
-    ) -> Iterator[Translation]:  # fmt: skip
+    def stream(self, texts: Iterable[str], **options: Any) -> Iterator[Translation]:
         """Translations in the order of the texts, one for each, while later texts are still being read."""
-        asked = self.config.decode.but(**options) if options else self.config.decode
         rest = iter(texts)
-        while chunk := list(islice(rest, CHUNK)):
+        return self.in_chunks(iter(lambda: list(islice(rest, CHUNK)), []), **options)
+
+    def in_chunks(
+        self,
+        chunks: Iterable[Sequence[str]],
+        *,
+        glossary: Mapping[str, str] | None = None,
+        protect: Sequence[str] = (),
+        on_too_long: TooLong = "split",
+        **options: Any,
+    ) -> Iterator[Translation]:
+        """The same for texts that come some at a time: no answer waits for the next chunk."""
+        asked = self.config.decode.but(**options) if options else self.config.decode
+        for chunk in chunks:
             jobs = [list(self.pieces(text, glossary or {}, protect, on_too_long)) for text in chunk]
             found = iter(self.decoded([piece for job in jobs for piece in job], asked))
             for text, job in zip(chunk, jobs, strict=True):
@@ -136,7 +145,9 @@ class Translator:
         return tuple(self.target.encode(term)), tuple(glued)
 
     def decoded(self, parts: Sequence[Piece], options: DecodeConfig) -> list[list[Hypothesis]]:
-        sources = self.source.encode_batch([part.text for part in parts])
+        if not parts:
+            return []
+        sources = ended(self.source, [part.text for part in parts])
         return decode(self.models, sources, options, terms=[part.terms for part in parts])
 
     def joined(
@@ -176,11 +187,18 @@ class Translator:
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """The log-probability of each given translation of a text."""
-        ids = [(self.source.encode(source), self.target.encode(target)) for source, target in pairs]
-        return [hypothesis.log_prob for hypothesis in score(self.models, ids)]
+        sources = ended(self.source, [source for source, _ in pairs])
+        targets = self.target.encode_batch([target for _, target in pairs])
+        found = score(self.models, list(zip(sources, targets, strict=True)))
+        return [hypothesis.log_prob for hypothesis in found]
 
     def align(self, source: str, target: str) -> Alignment:
         """Which words of a text its translation, or any other, was made from."""
         sides = self.source.encode(source), self.target.encode(target)
         labels = self.source.tokens(sides[0]), self.target.tokens(sides[1])
         return align(self.models[0], *sides, labels)
+
+
+def ended(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
+    """The texts as the encoder reads them, here as in training: each with an end token."""
+    return [[*ids, tokenizer.end] for ids in tokenizer.encode_batch(texts)]

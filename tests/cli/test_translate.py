@@ -1,0 +1,95 @@
+"""The commands that use a translator, as a person types them."""
+
+import gzip
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clearhead.cli.main import main
+from tasks.conftest import random_run
+
+LINE = st.one_of(
+    st.sampled_from(["", " ", "the cat sees the dog .", "\u2028", "\x85", "\x0b", "a\rb", "🙂", "\x00", "</s>"]),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=12),
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(random_run(tmp_path_factory.mktemp("runs") / "random"))
+
+
+@given(st.lists(LINE, max_size=8), st.booleans(), st.sampled_from(["\n", "\r\n"]), st.booleans())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
+def test_one_line_in_is_one_line_out(
+    run: str, tmp_path: Path, lines: list[str], is_ended: bool, end: str, is_packed: bool
+) -> None:
+    content = end.join(lines).encode() + (end.encode() if is_ended and lines else b"")
+    source, output = tmp_path / ("in.txt.gz" if is_packed else "in.txt"), tmp_path / "out.txt"
+    source.write_bytes(gzip.compress(content) if is_packed else content)
+    assert main(["translate", run, "--input", str(source), "--output", str(output)]) == 0
+    expected = content.count(b"\n") + bool(content and not content.endswith(b"\n"))
+    assert output.read_bytes().count(b"\n") == expected
+
+
+def test_stdin_goes_to_stdout(run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"the cat\n\nthe dog\n")))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert main(["translate", run]) == 0
+    lines = capsys.readouterr().out.split("\n")
+    assert len(lines) == 4
+    assert lines[1] == ""
+
+
+def test_scores_alignments_n_best_and_json_add_what_they_say(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["translate", run, "the cat sees", "--scores", "--alignments"]) == 0
+    assert capsys.readouterr().out.count("\t") == 2
+    assert main(["translate", run, "the cat sees", "--n-best", "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith("0 ||| ") for line in lines)
+    assert main(["translate", run, "the cat sees", "--json", "--n-best", "2", "--alignments"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found.keys() >= {"source", "text", "score", "tokens", "log_probs", "notes", "alternatives"}
+
+
+def test_settings_of_decoding_can_be_set(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["translate", run, "the cat", "--set", "decode.max_length=2"]) == 0
+    assert main(["translate", run, "the cat", "--set", "decode.beem=2"]) == 1
+    assert "Did you mean beam?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["nowhere", "x"], ["RUN", "x", "--input", "y"], ["RUN", "--input", "nofile"]])
+def test_mistakes_are_told_in_words_with_what_to_do(
+    run: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["translate", *(run if word == "RUN" else word for word in arguments)]) == 1
+    message = capsys.readouterr().err
+    assert message.startswith("clearhead: ")
+    assert 2 <= len(message.strip().split("\n")) <= 3
+
+
+def test_invalid_utf8_names_file_line_and_bytes(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in.txt").write_bytes(b"fine\nnot \xff fine\n")
+    arguments = ["translate", run, "--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out.txt")]
+    assert main(arguments) == 1
+    assert "in.txt:2" in capsys.readouterr().err
+    assert main([*arguments, "--errors", "replace"]) == 0
+
+
+def test_evaluate_gives_scores_with_signatures(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for side in ("en", "de"):
+        (tmp_path / f"test.{side}").write_text("the cat sees the dog .\nbread\n", encoding="utf-8")
+    arguments = ["evaluate", run, str(tmp_path / "test.en"), str(tmp_path / "test.de")]
+    assert main([*arguments, "--output", str(tmp_path / "out")]) == 0
+    text = capsys.readouterr().out
+    assert "BLEU" in text
+    assert "version:" in text
+    assert (tmp_path / "out").read_text(encoding="utf-8").count("\n") == 2
+    assert main([*arguments, "--json", "--beam", "1"]) == 0
+    assert json.loads(capsys.readouterr().out).keys() >= {"BLEU", "seconds", "guard_hits"}
