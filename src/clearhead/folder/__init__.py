@@ -1,0 +1,18 @@
+"""The only room that knows the names of files in a run.
+
+    config.toml             every setting, resolved
+    tokenizer.json          and source-tokenizer.json, when the source side has its own
+    weights.safetensors     the weights to use, sealed with their own SHA-256
+    metrics.jsonl           one line per report
+    card.md                 what it was trained on, and its scores
+    checkpoints/00012000/   manifest.json · state.json · weights.safetensors · optimizer.safetensors · …
+    lock                    while a process writes
+
+What it writes appears whole or not at all; what it reads may come from anyone, and nothing in it is run.
+"""
+
+from clearhead.folder.checkpoints import Checkpoint, Checkpoints
+from clearhead.folder.log import Log
+from clearhead.folder.run import RunFolder
+
+__all__ = ["Checkpoint", "Checkpoints", "Log", "RunFolder"]

@@ -1,0 +1,237 @@
+"""Checkpoints: each is a folder that appears whole or not at all, is never written again, and proves its content.
+
+A manifest, written last, names every file with its size and SHA-256; the folder has a stray's name until the manifest
+is on the disk. So a kill at any moment leaves the checkpoints that there were, or those and the new one.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from clearhead.config import FORMAT
+from clearhead.errors import ClearheadError, FolderError, shown
+from clearhead.folder.files import (
+    STRAY,
+    Hashed,
+    discard,
+    disk_errors,
+    open_inside,
+    read_inside,
+    remove,
+    removed_on_failure,
+    require_space,
+    stray_name,
+    sweep,
+    sync,
+    written,
+)
+from clearhead.folder.tensors import read_tensors, write_tensors
+
+MANIFEST, STATE = "manifest.json", "state.json"
+FILE = re.compile(r"[a-z][a-z0-9_-]{0,63}\.(json|safetensors)")
+STEP = re.compile(r"[0-9]{8}|[1-9][0-9]{8,14}")
+MAX_MANIFEST, MAX_STATE = 2**20, 8 * 2**20
+KEPT = 2
+"""Whole checkpoints that are never removed: should the disk spoil one, there is another."""
+
+
+class Checkpoint:
+    """A saved moment of a run; what its manifest does not vouch for is refused."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.root, self.name, self.path = root, name, root / name
+        self.step = int(self.path.name)
+        self.warnings: tuple[str, ...] = ()
+        """Why newer checkpoints were passed over."""
+        self.files = self.manifest()
+        self.state = self.read_state()
+
+    def manifest(self) -> dict[str, tuple[int, str]]:
+        """Size and hash of each file, from a manifest that is to the byte what we would have written."""
+        content = read_inside(self.root, f"{self.name}/{MANIFEST}", MAX_MANIFEST)
+        try:
+            files = json.loads(content)["files"]
+            if content == manifest(self.step, files) and STATE in files and all(map(FILE.fullmatch, files)):
+                return {name: (proof["size"], str(proof["sha256"])) for name, proof in files.items()}
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+            pass
+        raise self.damaged(MANIFEST, "it does not say what a manifest says")
+
+    def read_state(self) -> dict[str, Any]:
+        """All that is not a tensor."""
+        content = read_inside(self.root, f"{self.name}/{STATE}", MAX_STATE)
+        if hashlib.sha256(content).hexdigest() != self.files[STATE][1]:
+            raise self.damaged(STATE, "its SHA-256 is not that of the manifest")
+        try:
+            state = json.loads(content)
+        except (RecursionError, ValueError):
+            state = None
+        if not isinstance(state, dict):
+            raise self.damaged(STATE, "it is not a JSON object")
+        return state
+
+    def tensors(self, name: str, expected: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """The tensors of one file, on the CPU."""
+        file = f"{name}.safetensors"
+        if file not in self.files:
+            raise FolderError(f"{self.path} holds no {shown(name)}.\nIt holds: {', '.join(sorted(self.files))}.")
+        return read_tensors(self.root, f"{self.name}/{file}", self.files[file][1], expected)
+
+    def verify(self, content: bool = True) -> None:
+        """Refuse if a file is not what the manifest says, in size and, if asked for, in content."""
+        for name, (size, sha256) in self.files.items():
+            with open_inside(self.root, f"{self.name}/{name}") as file:
+                found = os.fstat(file.fileno()).st_size
+                if found != size:
+                    raise self.damaged(name, f"it has {found:,} bytes instead of {shown(size)}")
+                if content and hashlib.file_digest(file, "sha256").hexdigest() != sha256:
+                    raise self.damaged(name, "its SHA-256 is not that of the manifest")
+
+    def damaged(self, file: str, reason: str) -> FolderError:
+        return FolderError(f"{self.path / file} is damaged: {reason}.\nRemove {self.path} to go on from an older one.")
+
+
+class Checkpoints:
+    """The checkpoints of a run. One process writes them, and holds the folder's lock."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.root, self.name, self.path = root, name, root / name
+        self.whole: set[int] = set()
+        """Steps whose every byte this process has written or read: from then on it is enough to look at sizes."""
+
+    def save(self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> Path:
+        """Commit a checkpoint: named files of tensors, and a state that JSON can hold."""
+        final = self.path / f"{step:08d}"
+        if step in self.found():
+            if self.is_whole(step):
+                return final
+            with disk_errors(final, 0):
+                discard(final)
+        needed = sum(tensor.nbytes for file in tensors.values() for tensor in file.values())
+        require_space(self.path, needed)
+        stray = stray_name(final)
+        with disk_errors(final, needed), removed_on_failure(stray):
+            self.prepare(stray)
+            fill(stray, step, tensors, state)
+            stray.rename(final)
+            sync(self.path)
+        self.whole.add(step)
+        return final
+
+    def prepare(self, stray: Path) -> None:
+        """An empty folder to write to."""
+        if not self.path.exists():
+            self.path.mkdir()
+            sync(self.root)
+        remove(stray)
+        stray.mkdir()
+
+    def newest(self) -> Checkpoint | None:
+        """The newest that is whole, with warnings about those that are not; never a fresh start in silence."""
+        warnings: list[str] = []
+        for step in reversed(self.found()):
+            try:
+                checkpoint = self.open(step)
+                checkpoint.verify()
+            except ClearheadError as error:
+                warnings.append(str(error).partition("\n")[0])
+            else:
+                self.whole.add(step)
+                checkpoint.warnings = tuple(warnings)
+                return checkpoint
+        if entries := self.entries():
+            reason = warnings[0] if warnings else f"{shown(entries[0])} is not a checkpoint."
+            raise FolderError(
+                f"{self.path} holds no checkpoint that is whole: {reason}\n"
+                f"Put back what belongs there, or remove {self.path} to begin anew."
+            )
+        return None
+
+    def at(self, step: int) -> Checkpoint | None:
+        """The checkpoint of a step, if there is one."""
+        return self.open(step) if step in self.found() else None
+
+    def open(self, step: int) -> Checkpoint:
+        return Checkpoint(self.root, f"{self.name}/{step:08d}")
+
+    def steps(self) -> list[int]:
+        """The steps of all that are whole, oldest first."""
+        return [step for step in self.found() if self.is_whole(step)]
+
+    def prune(self, keep_last: int, best: int | None) -> None:
+        """Remove what is older than the last few whole ones; the best stays."""
+        kept = self.steps()[-max(keep_last, KEPT) :]
+        if len(kept) < KEPT:
+            return
+        for step in self.found():
+            if step < kept[0] and step != best:
+                with disk_errors(self.path, 0):
+                    discard(self.path / f"{step:08d}")
+
+    def problems(self) -> list[str]:
+        """What is wrong with each checkpoint that is not whole."""
+        try:
+            entries = self.entries()
+        except FolderError as error:
+            return [str(error)]
+        problems = [f"{self.path / name} is not a checkpoint." for name in entries if not STEP.fullmatch(name)]
+        for step in self.found():
+            try:
+                self.open(step).verify()
+            except ClearheadError as error:
+                problems.append(str(error))
+        return problems
+
+    def sweep(self) -> None:
+        """Remove what dead processes were saving."""
+        if not self.path.is_symlink():
+            sweep(self.path)
+
+    def is_whole(self, step: int) -> bool:
+        try:
+            self.open(step).verify(content=step not in self.whole)
+        except ClearheadError:
+            return False
+        self.whole.add(step)
+        return True
+
+    def found(self) -> list[int]:
+        return sorted(int(name) for name in self.entries() if STEP.fullmatch(name))
+
+    def entries(self) -> list[str]:
+        """All that lies there, but for strays, which were never committed, and hidden files, which are not ours."""
+        if self.path.is_symlink():
+            raise FolderError(f"{self.path} is a link, and a run is one whole.\nMove the whole run there instead.")
+        names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
+        return [name for name in names if not STRAY.fullmatch(name) and not name.startswith(".")]
+
+
+def fill(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> None:
+    """Write all files of a checkpoint, the manifest last."""
+    files: dict[str, Any] = {}
+    for name, group in tensors.items():
+        assert FILE.fullmatch(f"{name}.safetensors"), name
+        with written(folder / f"{name}.safetensors") as file:
+            write_tensors(file, group)
+        files[f"{name}.safetensors"] = proof(file)
+    with written(folder / STATE) as file:
+        file.write(json.dumps(state).encode())
+    files[STATE] = proof(file)
+    with written(folder / MANIFEST) as file:
+        file.write(manifest(step, files))
+    sync(folder)
+
+
+def proof(file: Hashed) -> dict[str, Any]:
+    return {"size": file.size, "sha256": file.sha256.hexdigest()}
+
+
+def manifest(step: int, files: Mapping[str, Any]) -> bytes:
+    """The one way in which a manifest is written."""
+    return json.dumps({"format": FORMAT, "step": step, "files": files}, indent=1).encode() + b"\n"

@@ -1,0 +1,197 @@
+"""A run folder, whole, portable and boring: everything that a model needs, and nothing that can run."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Self
+
+from torch import Tensor
+
+from clearhead.config import Config, config_from_toml, to_toml
+from clearhead.errors import ClearheadError, ConfigError, FolderError, TokenizerError
+from clearhead.folder.checkpoints import Checkpoints
+from clearhead.folder.files import STRAY, disk_errors, read_inside, replacing, require_space, size_inside, sweep
+from clearhead.folder.lock import locked
+from clearhead.folder.log import Log
+from clearhead.folder.tensors import check_same, read_tensors, specs, write_tensors
+from clearhead.folder.unfilled import unfilled
+from clearhead.model import Transformer
+from clearhead.text import Tokenizer
+
+CONFIG, CARD, METRICS, CHECKPOINTS, LOCK = "config.toml", "card.md", "metrics.jsonl", "checkpoints", "lock"
+TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source-tokenizer.json"
+WEIGHTS = "weights.safetensors"
+"""The weights to use; a checkpoint has its own under the same name."""
+BEFORE_CONFIG = {LOCK, TOKENIZER, SOURCE_TOKENIZER}
+"""What a folder may hold before it is a run: creating one may have been cut short."""
+
+MAX_CONFIG, MAX_CARD, MAX_TOKENIZER = 2**16, 2**20, 32 * 2**20
+MAX_DOTS = 4_000
+"""Dots in config.toml: reading a dotted key takes time that grows with the square of its parts."""
+MAX_NEIGHBOURS = 5
+
+
+class RunFolder:
+    """The files of a run, by what they mean."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.checkpoints = Checkpoints(self.path, CHECKPOINTS)
+        self.log = Log(self.path, METRICS)
+
+    @classmethod
+    def create(
+        cls, path: str | Path, config: Config, tokenizer: Tokenizer, source_tokenizer: Tokenizer | None = None
+    ) -> Self:
+        """A new run; its config comes last, for it makes a folder a run."""
+        run = cls(path)
+        run.refuse_occupied()
+        tokenizers = {TOKENIZER: tokenizer} | ({SOURCE_TOKENIZER: source_tokenizer} if source_tokenizer else {})
+        with disk_errors(run.path, 0):
+            run.path.mkdir(parents=True, exist_ok=True)
+        for name, learned in tokenizers.items():
+            run.write(name, learned.to_json())
+        fingerprint = ",".join(learned.fingerprint for learned in tokenizers.values())
+        run.write_config(config.but(tokenizer=config.tokenizer.but(fingerprint=fingerprint)))
+        return run
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """A run that is there."""
+        run = cls(path)
+        if missing := [name for name in (CONFIG, TOKENIZER) if not (run.path / name).exists()]:
+            raise FolderError(
+                f"{run.path} is not a clearhead run: {' and '.join(missing)} missing.\n"
+                f"Runs found next to it: {', '.join(run.neighbours()) or 'none'}.\n"
+                f"Train one with: clearhead train SOURCE TARGET --into {run.path}"
+            )
+        return run
+
+    def exists(self) -> bool:
+        """Whether the folder is a run."""
+        return (self.path / CONFIG).exists()
+
+    def refuse_occupied(self) -> None:
+        """A new run destroys nothing: neither another run nor a folder of something else."""
+        if self.exists():
+            raise FolderError(
+                f"{self.path} is a run already.\nGo on with: clearhead train {self.path}, or choose another --into."
+            )
+        names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
+        if foreign := [name for name in names if name not in BEFORE_CONFIG and not STRAY.fullmatch(name)]:
+            raise FolderError(f"{self.path} is no run, and not empty: it holds {foreign[0]!a}.\nChoose another --into.")
+
+    def neighbours(self) -> list[str]:
+        """Runs in the same place, or in the folder itself, for someone who mistook a name."""
+        found: list[str] = []
+        for place in (self.path, self.path.parent):
+            with suppress(OSError, ValueError):
+                found += sorted(str(path) for path in place.iterdir() if (path / CONFIG).is_file())
+        return found[:MAX_NEIGHBOURS]
+
+    def config(self) -> Config:
+        content, name = read_inside(self.path, CONFIG, MAX_CONFIG), str(self.path / CONFIG)
+        if content.count(b".") > MAX_DOTS:
+            raise ConfigError(f"{name} has more than {MAX_DOTS:,} dots, which no settings need.\nWrite it anew.")
+        try:
+            return config_from_toml(content.decode(), name)
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{name} is not UTF-8: {error.reason} at byte {error.start}.\nWrite it anew.") from None
+
+    def write_config(self, config: Config) -> None:
+        self.write(CONFIG, to_toml(config))
+
+    def card(self) -> str:
+        """What the model was trained on and how well it does, for people."""
+        return read_inside(self.path, CARD, MAX_CARD).decode(errors="replace")
+
+    def write_card(self, text: str) -> None:
+        self.write(CARD, text)
+
+    def write(self, name: str, text: str) -> None:
+        content = text.encode()
+        with replacing(self.path / name, len(content)) as file:
+            file.write(content)
+
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of what the model writes, and of what it reads unless that has its own."""
+        return self.read_tokenizer(TOKENIZER, self.config().tokenizer.fingerprint.split(",")[0])
+
+    def source_tokenizer(self) -> Tokenizer:
+        """The tokenizer of what the model reads."""
+        shared, _, own = self.config().tokenizer.fingerprint.partition(",")
+        return self.read_tokenizer(SOURCE_TOKENIZER, own) if own else self.read_tokenizer(TOKENIZER, shared)
+
+    def read_tokenizer(self, name: str, fingerprint: str) -> Tokenizer:
+        """A tokenizer, if it is the one that the model was trained with: any other would make nonsense of it."""
+        try:
+            tokenizer = Tokenizer.from_json(read_inside(self.path, name, MAX_TOKENIZER))
+        except TokenizerError as error:
+            raise TokenizerError(f"{self.path / name}: {error}") from None
+        if tokenizer.fingerprint != fingerprint:
+            raise TokenizerError(
+                f"{self.path / name} is not the tokenizer that trained the model: "
+                f"its fingerprint is {tokenizer.fingerprint}, {CONFIG} has {fingerprint or 'none'}.\n"
+                f"Take the {name} that was written with the model."
+            )
+        return tokenizer
+
+    def model(self, device: str = "cpu", step: int | None = None) -> Transformer:
+        """The model with the weights to use, or with those of a checkpoint, ready to be used."""
+        name, sha256 = (WEIGHTS, None) if step is None else self.checkpoint_weights(step)
+        model = unfilled(self.config().model, size_inside(self.path, name), self.path / name)
+        model.load_state_dict(read_tensors(self.path, name, sha256, model.state_dict()), assign=True)
+        return model.to(device).eval()
+
+    def checkpoint_weights(self, step: int) -> tuple[str, str]:
+        checkpoint = self.checkpoints.at(step)
+        if checkpoint is None or WEIGHTS not in checkpoint.files:
+            steps = ", ".join(map(str, self.checkpoints.steps())) or "none"
+            raise FolderError(f"{self.path} has no checkpoint with weights at step {step}.\nThere are: {steps}.")
+        return f"{checkpoint.name}/{WEIGHTS}", checkpoint.files[WEIGHTS][1]
+
+    def has_weights(self) -> bool:
+        """Whether training has ended with weights to use."""
+        return os.path.lexists(self.path / WEIGHTS)
+
+    def size(self) -> int:
+        """Bytes of all files in the folder."""
+        return sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())
+
+    def write_weights(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put weights in the place of those to use; a process that has loaded the old ones is not disturbed."""
+        needed = sum(tensor.nbytes for tensor in tensors.values())
+        check_same(specs(tensors), specs(unfilled(self.config().model, needed, self.path).state_dict()))
+        require_space(self.path, needed)
+        with replacing(self.path / WEIGHTS, needed) as file:
+            write_tensors(file, tensors, seal=True)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Be the one process that writes here, and remove what dead ones left; of many ranks, the first locks."""
+        with disk_errors(self.path, 0):
+            self.path.mkdir(parents=True, exist_ok=True)
+        with locked(self.path / LOCK):
+            with disk_errors(self.path, 0):
+                sweep(self.path)
+                self.checkpoints.sweep()
+            yield
+
+    def verify(self) -> list[str]:
+        """Everything that is wrong with the folder; nothing, if it can be used and trained on."""
+        problems: list[str] = []
+        for check in (self.config, self.tokenizer, self.source_tokenizer, self.check_weights, self.check_log):
+            try:
+                check()
+            except ClearheadError as error:
+                problems.append(str(error))
+        return list(dict.fromkeys(problems + self.checkpoints.problems()))
+
+    def check_weights(self) -> None:
+        if self.has_weights() or not self.checkpoints.steps():  # before its end, a run has none
+            self.model()
+
+    def check_log(self) -> None:
+        for _ in self.log.lines():
+            pass

@@ -1,0 +1,198 @@
+"""Tensors in the safetensors format, written as a stream and read without trust.
+
+We write it ourselves because a failed write must keep the system's reason, and read it ourselves because nothing may
+be allocated, or taken for a model's weights, before names, kinds, shapes and sizes have been checked.
+"""
+
+import hashlib
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.errors import ModelFileError, shown
+from clearhead.folder.files import Hashed, open_inside
+
+DTYPES = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+    "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
+}  # fmt: skip
+CODES = {dtype: code for code, dtype in DTYPES.items()}
+MAX_HEADER, MAX_TENSORS, MAX_NAME, MAX_DIMS, MAX_ELEMENTS = 8 * 2**20, 20_000, 256, 8, 2**40
+LENGTH = 8
+"""Bytes at the start of a file that say how long its header is."""
+SEAL, BLANK = '{"__metadata__":{"sha256":"', "0" * 64
+"""A file that no manifest vouches for carries its own hash: that of itself with zeros in the hash's place."""
+
+assert sys.byteorder == "little", "safetensors are little-endian, and tensors are written as they lie in memory"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a tensor is without its numbers."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def n_bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def specs(tensors: Mapping[str, Tensor]) -> dict[str, Spec]:
+    return {name: Spec(tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
+
+
+def write_tensors(file: Hashed, tensors: Mapping[str, Tensor], seal: bool = False) -> None:
+    """One tensor after the other, so that no second copy of all of them is in memory."""
+    file.write(framed(header_of(specs(tensors), seal)))
+    for name in in_order(specs(tensors)):
+        file.write(raw(tensors[name].detach().cpu().contiguous()))
+    if seal:
+        file.file.seek(LENGTH + len(SEAL))
+        file.file.write(file.sha256.hexdigest().encode())
+
+
+def framed(header: str) -> bytes:
+    """The beginning of a file: how long its header is, and the header."""
+    return len(header).to_bytes(LENGTH, "little") + header.encode("ascii")
+
+
+def header_of(contents: Mapping[str, Spec], seal: bool) -> str:
+    header: dict[str, Any] = {"__metadata__": {"sha256": BLANK, "format": "pt"} if seal else {"format": "pt"}}
+    place = 0
+    for name in in_order(contents):
+        spec, begin, place = contents[name], place, place + contents[name].n_bytes
+        header[name] = {"dtype": CODES[spec.dtype], "shape": list(spec.shape), "data_offsets": [begin, place]}
+    text = json.dumps(header, separators=(",", ":"))
+    return text + " " * (-len(text) % LENGTH)
+
+
+def in_order(contents: Mapping[str, Spec]) -> list[str]:
+    """Widest numbers first, so that each begins at a multiple of its width, as fast readers wish."""
+    return sorted(contents, key=lambda name: (-contents[name].dtype.itemsize, name))
+
+
+def raw(tensor: Tensor) -> memoryview:
+    """A tensor's memory."""
+    return tensor.reshape(-1).view(torch.uint8).numpy().data
+
+
+def read_tensors(
+    folder: Path, name: str, sha256: str | None, expected: Mapping[str, Tensor] | None = None
+) -> dict[str, Tensor]:
+    """The tensors of a file whose hash is `sha256`, or its own seal; names, kinds and shapes as expected."""
+    with open_inside(folder, name) as file:
+        try:
+            header = read_header(file)
+            contents, order = parsed(header, os.fstat(file.fileno()).st_size - LENGTH - len(header))
+            if expected is not None:
+                check_same(contents, specs(expected))
+            if sha256 is None:
+                sha256, header = unsealed(header)
+            return read_data(file, contents, order, hashlib.sha256(framed(header)), sha256)
+        except ModelFileError as error:
+            raise ModelFileError(f"{folder / name}: {error}\nTake the file from where it was whole.") from None
+
+
+def read_header(file: BufferedReader) -> str:
+    length = int.from_bytes(file.read(LENGTH), "little")
+    if length > MAX_HEADER:
+        raise ModelFileError(f"a header of {length:,} bytes; no model needs more than {MAX_HEADER:,}.")
+    header = file.read(length)
+    if len(header) < length or not header.isascii():
+        raise ModelFileError(f"its first {length:,} bytes are not a header.")
+    return header.decode("ascii")
+
+
+def parsed(header: str, n_bytes: int) -> tuple[dict[str, Spec], list[str]]:
+    """What the header says and the order in which the tensors lie; they must fill the rest of the file exactly."""
+    for mark, most in (("{", 1), ("[", 2), (",", MAX_DIMS + 5)):  # before Python makes an object of each
+        if header.count(mark) > most * MAX_TENSORS + 2:
+            raise ModelFileError(f"a header of more than {MAX_TENSORS:,} tensors.")
+    try:
+        fields = json.loads(header, object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError(f"the header is not JSON: {shown(str(error))}.") from None
+    if not isinstance(fields, dict):
+        raise ModelFileError("the header is not a JSON object.")
+    fields.pop("__metadata__", None)
+    contents = {name: spec_of(name, field) for name, field in fields.items()}
+    order = sorted(contents, key=lambda name: fields[name]["data_offsets"])
+    end = 0
+    for name in order:
+        begin, end = end, end + contents[name].n_bytes
+        if fields[name]["data_offsets"] != [begin, end]:
+            raise ModelFileError(f"{shown(name)} does not lie where the one before it ends.")
+    if end != n_bytes:
+        raise ModelFileError(f"{n_bytes:,} bytes of tensors where the header describes {end:,}.")
+    return contents, order
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, if it says nothing twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands in it twice")
+    return found
+
+
+def spec_of(name: str, field: Any) -> Spec:
+    """One tensor of a header."""
+    match field:
+        case {"dtype": str(code), "shape": [*shape], "data_offsets": [int(), int()], **rest} if (
+            not rest
+            and code in DTYPES
+            and len(name) <= MAX_NAME
+            and len(shape) <= MAX_DIMS
+            and all(type(n) is int and n >= 0 for n in shape)
+            and math.prod(max(n, 1) for n in shape) <= MAX_ELEMENTS
+        ):
+            return Spec(DTYPES[code], tuple(shape))
+    raise ModelFileError(f"{shown(name[:MAX_NAME])} is described as {shown(field)}, which is no tensor of a model.")
+
+
+def check_same(found: Mapping[str, Spec], expected: Mapping[str, Spec]) -> None:
+    """Refuse the weights of another model."""
+    for name in sorted(expected.keys() | found.keys()):
+        if found.get(name) != expected.get(name):
+            raise ModelFileError(
+                f"weights of another model: {shown(name)} is {described(found.get(name))}, "
+                f"and config.toml asks for {described(expected.get(name))}."
+            )
+
+
+def described(spec: Spec | None) -> str:
+    return f"{str(spec.dtype).removeprefix('torch.')} {list(spec.shape)}" if spec else "nothing"
+
+
+def unsealed(header: str) -> tuple[str, str]:
+    """The hash that a file carries, and the header as it was when the hash was taken."""
+    end = len(SEAL) + len(BLANK)
+    if not header.startswith(SEAL):
+        raise ModelFileError("the file carries no hash of itself, so it was not written by clearhead.")
+    return header[len(SEAL) : end], SEAL + BLANK + header[end:]
+
+
+def read_data(
+    file: BufferedReader, contents: Mapping[str, Spec], order: list[str], digest: "hashlib._Hash", sha256: str
+) -> dict[str, Tensor]:
+    """The tensors themselves, hashed on their way into memory of their own."""
+    tensors = {}
+    for name in order:
+        tensors[name] = torch.empty(contents[name].shape, dtype=contents[name].dtype)
+        memory = raw(tensors[name])
+        if file.readinto(memory) != len(memory):
+            raise ModelFileError(f"the file ended while {shown(name)} was read.")
+        digest.update(memory)
+    if digest.hexdigest() != sha256:
+        raise ModelFileError(f"damaged: its SHA-256 is {digest.hexdigest()}, and not {shown(sha256)} as when written.")
+    return tensors
