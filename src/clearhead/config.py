@@ -176,6 +176,10 @@ class TokenizerConfig(Settings):
 class DataConfig(Settings):
     """What is read and how it is cut into batches."""
 
+    files: Annotated[tuple[str, ...], Field(strict=False, max_length=10_000)] = ()
+    """The training files, seen from the run folder."""
+    validation_files: Annotated[tuple[str, ...], Field(strict=False, max_length=10_000)] = ()
+    """Files to validate on; absent: a share of the training examples is held out."""
     batch_tokens: Length = 4_096
     """Tokens per batch, padding included, counted on the longer side."""
     max_length: Length = 256

@@ -57,7 +57,7 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         """Self-attention, or cross-attention where there is a source; B may be a multiple of its N sentences."""
         if source is None:
-            q, k, v = (split_heads(part, self.n_heads) for part in self.qkv(x).chunk(3, dim=-1))
+            q, k, v = split_heads(self.qkv(x), 3 * self.n_heads).chunk(3, dim=1)
             k, v = cache.extend(k, v)
         else:
             k, v = cache.recall(lambda: self.keys_and_values(source))
@@ -75,5 +75,5 @@ class Attention(nn.Module):
     def keys_and_values(self, source: Float[Tensor, "B S D"]) -> KeysValues:
         d_model = source.size(-1)
         bias = None if self.qkv.bias is None else self.qkv.bias[d_model:]
-        k, v = F.linear(source, self.qkv.weight[d_model:], bias).chunk(2, dim=-1)
-        return split_heads(k, self.n_heads), split_heads(v, self.n_heads)
+        k, v = split_heads(F.linear(source, self.qkv.weight[d_model:], bias), 2 * self.n_heads).chunk(2, dim=1)
+        return k, v

@@ -1,11 +1,11 @@
 """Keys and values already computed, so that a new token costs one row and not a whole matrix.
 
 The rows of a cache are hypotheses. Those of one sentence share its source: their cross-attention asks one set of keys,
-which is projected once and never copied per beam.
+which is projected once and never copied per beam. A cache is for decoding: no gradient passes through it.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -15,8 +15,10 @@ from torch import Tensor
 from clearhead.model import masks
 
 KeysValues = tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S K"]]
+OtherKeysValues = tuple[Float[Tensor, "N H R K"], Float[Tensor, "N H R K"]]
 
 
+@runtime_checkable
 class Memory(Protocol):
     """What an attention layer needs of a cache."""
 
@@ -43,6 +45,9 @@ class NoCache:
 
     def positions(self, n_new: int, device: torch.device) -> Int[Tensor, "1 T"]:
         return torch.arange(n_new, device=device)[None]
+
+    def reach(self, n_new: int) -> int:
+        return n_new
 
     def mask(self, n_new: int, device: torch.device) -> Bool[Tensor, "T S"] | None:
         return masks.causal(n_new, device=device)
@@ -74,6 +79,10 @@ class Cache:
     def positions(self, n_new: int, device: torch.device) -> Int[Tensor, "#B T"]:
         slots = torch.arange(self.length, self.length + n_new, device=device)[None]
         return slots if self.start is None else (slots - self.start[:, None]).clamp_min(0)
+
+    def reach(self, n_new: int) -> int:
+        """How far the positions of new rows go: all lie before it."""
+        return self.length + n_new
 
     def mask(self, n_new: int, device: torch.device) -> Bool[Tensor, "..."] | None:
         """What new rows may look at; one new token that stands behind all others needs no mask."""
@@ -141,16 +150,16 @@ class LayerCache:
         self.source: KeysValues | None = None
 
     def extend(self, k: Float[Tensor, "B H T K"], v: Float[Tensor, "B H T K"]) -> KeysValues:
-        own = self.whole.room(k)[self.index]
-        keys, values = own[0], own[1]
-        begin, end = self.whole.length, self.whole.length + k.size(2)
-        keys[:, :, begin:end], values[:, :, begin:end] = k, v
-        return keys[:, :, :end], values[:, :, :end]
+        keys, values = self.whole.room(k)[self.index].unbind()
+        begin, n_new = self.whole.length, k.size(2)
+        keys.narrow(2, begin, n_new).copy_(k.detach())
+        values.narrow(2, begin, n_new).copy_(v.detach())
+        return keys.narrow(2, 0, begin + n_new), values.narrow(2, 0, begin + n_new)
 
     def recall(self, project: Callable[[], KeysValues]) -> KeysValues:
         if self.source is None:
             k, v = project()
-            self.source = k.contiguous(), v.contiguous()
+            self.source = k.detach().contiguous(), v.detach().contiguous()
         return self.source
 
 
@@ -159,7 +168,9 @@ def aligned(tokens: Float[Tensor, "L 2 B H N K"], end: int) -> Float[Tensor, "L 
     return F.pad(tokens, (0, 0, end - tokens.size(-2), 0))
 
 
-def joined(mine: KeysValues | None, theirs: KeysValues | None) -> KeysValues | None:
+def joined(
+    mine: KeysValues | None, theirs: OtherKeysValues | None
+) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]] | None:
     """Two sets of source keys and values, the shorter sources padded at their end."""
     if mine is None or theirs is None:
         return None

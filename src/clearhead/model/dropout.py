@@ -22,10 +22,11 @@ class Dropout(nn.Module):
         if x.device.type != "cpu":
             return F.dropout(x, self.rate)
         n_zeroed = min(max(round(256 * self.rate), 1), 255)
-        return x * ((random_bytes(x.numel()).view(x.shape) >= n_zeroed) * (256 / (256 - n_zeroed)))
+        kept = random_bytes(x.numel()).view(x.shape) >= n_zeroed
+        return x * (kept * (256 / (256 - n_zeroed))).to(x.dtype)
 
 
 def random_bytes(n: int) -> Tensor:
     """Fresh uniform bytes, drawn eight at a time."""
-    words = torch.empty((n + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
+    words = torch.randint(-(2**63), 2**63 - 1, ((n + 7) // 8,), dtype=torch.int64)
     return words.view(torch.uint8)[:n]

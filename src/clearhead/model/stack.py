@@ -49,7 +49,7 @@ class Stack(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         """Token vectors + position vectors (+ segment vectors)."""
         n_new = tokens.size(1)
-        positions = self.positions(cache.positions(n_new, tokens.device), cache.length + n_new)
+        positions = self.positions(cache.positions(n_new, tokens.device), cache.reach(n_new))
         x = tap("tokens", tokens) + tap("positions", positions)
         if self.types is not None:
             x = x + tap("types", self.types(torch.zeros_like(x[..., 0], dtype=torch.long) if types is None else types))

@@ -124,10 +124,16 @@ class TokenHead(nn.Module):
             self.norm = norm(config)
         self.activation = ACTIVATIONS[config.activation]
 
-    def forward(self, x: Float[Tensor, "B T D"], tokens: Float[Tensor, "V D"]) -> Float[Tensor, "B T V"]:
-        if self.dense is not None:
-            x = self.norm(self.activation(self.dense(x)))
-        return F.linear(x, tokens if self.tokens is None else self.tokens.weight, self.bias)
+    def forward(self, x: Float[Tensor, "... D"], tokens: Float[Tensor, "V D"]) -> Float[Tensor, "... V"]:
+        return F.linear(self.transform(x), self.matrix(tokens), self.bias)
+
+    def transform(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
+        """What is compared with the tokens' vectors."""
+        return x if self.dense is None else self.norm(self.activation(self.dense(x)))
+
+    def matrix(self, tokens: Float[Tensor, "V D"]) -> Float[Tensor, "V D"]:
+        """The vectors of all tokens: those of the embedding, where the two are tied."""
+        return tokens if self.tokens is None else self.tokens.weight
 
 
 class ClassifierHead(nn.Module):

@@ -1,0 +1,145 @@
+"""Terms that must appear: beam search in which hypotheses compete with those that hold as much of the terms.
+
+Left to themselves, hypotheses that take up a term early would lose to those that have yet to pay for it. So the beam is
+shared out among the numbers of term tokens held (dynamic beam allocation, Post & Vilar 2018), and an output may only
+end when it holds every term.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from clearhead.decode.beam import Beam, Choice, Picks, Place
+from clearhead.decode.hypothesis import Hypothesis, Node
+from clearhead.decode.plan import Plan, Sentence, Term
+from clearhead.decode.ranking import Ranking
+
+Pick = tuple[float, int, int]
+"""Cumulative score, parent and token."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Which terms a text holds, and its last tokens, in which another may have begun."""
+
+    terms: tuple[Term, ...]
+    met: frozenset[int] = frozenset()
+    tail: tuple[int, ...] = ()
+
+    def after(self, token: int) -> "Progress":
+        """The same text with one more token; a term that is asked for twice is met by two occurrences."""
+        tail = (*self.tail, token)
+        new: dict[Term, int] = {}
+        for index, term in enumerate(self.terms):
+            if index not in self.met and any(tail[-len(spelling) :] == spelling for spelling in term):
+                new.setdefault(term, index)
+        longest = max((len(spelling) for term in self.terms for spelling in term), default=0)
+        return Progress(self.terms, self.met | frozenset(new.values()), tail[-longest:])
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        return tuple(index for index in range(len(self.terms)) if index not in self.met)
+
+    def begun(self) -> Iterator[tuple[Term, tuple[int, ...], int]]:
+        """Each spelling of a missing term with how many of its tokens stand at the end of the text, from 0 up."""
+        for index in self.missing:
+            for spelling in self.terms[index]:
+                for n in range(len(spelling)):
+                    if self.tail[len(self.tail) - n :] == spelling[:n]:
+                        yield self.terms[index], spelling, n
+
+    @property
+    def wanted(self) -> set[int]:
+        """Tokens that take up a term or go on with one."""
+        return {spelling[n] for _, spelling, n in self.begun()}
+
+    @property
+    def n_to_come(self) -> int:
+        """Tokens that are still needed at least."""
+        saved = (shortest(term) - len(spelling) + n for term, spelling, n in self.begun())
+        return sum(shortest(self.terms[index]) for index in self.missing) - max(0, max(saved, default=0))
+
+
+def shortest(term: Term) -> int:
+    return min(map(len, term))
+
+
+def progress_of(terms: tuple[Term, ...], ids: Iterable[int]) -> Progress:
+    """How far a text has come."""
+    progress = Progress(terms)
+    for token in ids:
+        progress = progress.after(token)
+    return progress
+
+
+class TermPlace(Place):
+    """A sentence whose hypotheses know which terms they hold."""
+
+    def __init__(self, sentence: Sentence, root: Node | None, plan: Plan, ranking: Ranking) -> None:
+        super().__init__(sentence, root, plan, ranking)
+        self.progress = [progress_of(sentence.terms, sentence.prefix)]
+        # Every number of tokens held has a place in the beam at least.
+        self.width = plan.options.beam + sum(map(shortest, sentence.terms))
+
+    def grow(self, choices: Sequence[Choice]) -> None:
+        super().grow(choices)
+        if not self.stuck:
+            self.progress = [self.progress[parent].after(token) for _, parent, token, _ in choices]
+
+    def result(self) -> tuple[Sentence, list[Hypothesis]]:
+        """Outputs that hold every term; there may be none."""
+        self.totals = [
+            -math.inf if progress.missing else total for total, progress in zip(self.totals, self.progress, strict=True)
+        ]
+        return super().result()
+
+    def pick(self, totals: Float[Tensor, "W V"]) -> list[Pick]:
+        """The continuations that go on: taken in turn from those that hold all, all but one token, and so on."""
+        banks: dict[int, list[Pick]] = {}
+        for pick in self.candidates(totals):
+            _, parent, token = pick
+            n_to_come = self.progress[parent].after(token).n_to_come
+            if self.length + 1 + n_to_come <= self.sentence.limit:
+                banks.setdefault(n_to_come, []).append(pick)
+        ordered = [sorted(banks[n], reverse=True) for n in sorted(banks)]
+        in_turn = [pick for turn in zip_longest(*ordered) for pick in turn if pick is not None]
+        return sorted(in_turn[: self.width], reverse=True)
+
+    def candidates(self, totals: Float[Tensor, "W V"]) -> list[Pick]:
+        """The best continuations of all, the best of each hypothesis, and those that a term wants."""
+        for row, progress in enumerate(self.progress):
+            if progress.missing:
+                totals[row, self.end] = -torch.inf
+        n_tokens = totals.size(1)
+        best = totals.flatten().topk(min(self.width, totals.numel())).indices.tolist()
+        best += [row * n_tokens + token for row, token in enumerate(totals.argmax(dim=1).tolist())]
+        best += [row * n_tokens + token for row, progress in enumerate(self.progress) for token in progress.wanted]
+        places = list(dict.fromkeys(best))
+        values = totals.flatten()[places].tolist()
+        return [
+            (value, *divmod(place, n_tokens)) for value, place in zip(values, places, strict=True) if value > -math.inf
+        ]
+
+
+class TermBeam(Beam):
+    """A batch of sentences with terms."""
+
+    place_type = TermPlace
+    places: Sequence[TermPlace]
+
+    @property
+    def width(self) -> int:
+        return max(place.width for place in self.places)
+
+    def pick(self, ruled: Float[Tensor, "N W V"]) -> Picks:
+        totals = self.totals[..., None] + ruled
+        picks = [place.pick(totals[index, : len(place.rows)]) for index, place in enumerate(self.places)]
+        width = max(1, *map(len, picks))
+        full = [pick + [(-math.inf, 0, self.plan.end)] * (width - len(pick)) for pick in picks]
+        columns = [torch.tensor([[each[i] for each in row] for row in full], device=ruled.device) for i in range(3)]
+        return columns[0], columns[1], columns[2]

@@ -1,0 +1,45 @@
+"""What holds for every test: shapes are checked, randomness is seeded, one thread computes."""
+
+import os
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import jaxtyping
+import pytest
+import torch
+
+TESTS = Path(__file__).parent
+ROOMS_OF_TENSORS = [f"clearhead.{room}" for room in ("model", "data", "decode", "look", "train")]
+
+# Before any of these rooms is imported: every shape on a signature is checked whenever a test calls the function.
+sys.path.insert(0, str(TESTS))
+jaxtyping.install_import_hook(ROOMS_OF_TENSORS, "checked_shapes.beartyped")
+
+torch.set_num_threads(1)  # the tests' tensors are too small to share
+
+hypothesis.settings.register_profile(
+    "clearhead",
+    deadline=None,
+    max_examples=20,
+    derandomize="CI" in os.environ,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("clearhead")
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> Iterator[None]:
+    """Each test begins at the same random state and leaves the default dtype as it was."""
+    random.seed(0)
+    torch.manual_seed(0)
+    yield
+    assert torch.get_default_dtype() == torch.float32
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    """The project's folder."""
+    return TESTS.parent

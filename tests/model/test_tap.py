@@ -1,0 +1,132 @@
+"""What can be looked at and changed. The names in this file are public: look/, the page and people's code use them."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from clearhead.model import Tap, Trace
+
+ATTENTION = ["q", "k", "v", "scores", "scaled", "masked", "pattern", "z", "concat", "out"]
+FEED_FORWARD = ["pre", "hidden", "out"]
+EMBEDDING = ["tokens", "positions", "embedded"]
+
+
+def block(*attentions, norm):
+    """The names of one layer, in the order in which they happen."""
+    names = ["resid_pre"]
+    for part in (*attentions, "ff"):
+        inside = [f"{part}.{name}" for name in (FEED_FORWARD if part == "ff" else ATTENTION)]
+        around = [f"{part}.norm", f"{part}.add"]
+        names += ["resid_mid"] * (part == "ff")
+        names += [around[0], *inside, around[1]] if norm == "pre" else [*inside, around[1], around[0]]
+    return [*names, "resid_post"]
+
+
+def stack(name, *attentions, norm, last, embedding=EMBEDDING):
+    names = [*embedding, *(f"{index}.{part}" for index in range(2) for part in block(*attentions, norm=norm))]
+    return [f"{name}.{part}" for part in (*names, "out", *last)]
+
+
+def names(shape):
+    """Every tap name of a model of two layers per stack."""
+    family, norm = shape.get("family", "encoder-decoder"), shape.get("norm", "post")
+    embedding = [*EMBEDDING[:2], "types", EMBEDDING[2]] if "n_token_types" in shape else EMBEDDING
+    if family == "encoder":
+        last = ["classes"] if "n_classes" in shape else ["logits"]
+        return stack("encoder", "self", norm=norm, last=last, embedding=embedding)
+    if family == "decoder":
+        return stack("decoder", "self", norm=norm, last=["logits"])
+    return stack("encoder", "self", norm=norm, last=[]) + stack("decoder", "self", "cross", norm=norm, last=["logits"])
+
+
+SHAPES = {
+    "encoder-decoder": {},
+    "encoder-decoder, pre-norm": {"norm": "pre"},
+    "encoder": {"family": "encoder", "n_token_types": 2},
+    "encoder with classifier": {"family": "encoder", "n_classes": 3},
+    "decoder": {"family": "decoder", "norm": "pre"},
+}
+
+
+@pytest.fixture(params=SHAPES.values(), ids=SHAPES)
+def shape(request):
+    return request.param
+
+
+@pytest.fixture
+def run(build, ids, real, shape):
+    """Runs a model of that shape and gives its output and what the tap saw."""
+    model, family = build(**shape), shape.get("family", "encoder-decoder")
+
+    def go(tap):
+        inputs = {"source": ids(2, 5), "real": real(5, 3)} if family != "decoder" else {}
+        return model(**inputs, **({"target": ids(2, 4, seed=1)} if family != "encoder" else {}), tap=tap)
+
+    return go
+
+
+def test_tap_names_are_these_in_this_order(run, shape):
+    trace = Trace()
+    run(trace)
+    assert list(trace.seen) == names(shape)
+
+
+def test_listening_changes_nothing(run):
+    trace = Trace()
+    assert_close(run(trace), run(Tap()), atol=1e-5, rtol=1e-5)
+
+
+def test_rows_of_every_pattern_sum_to_one_and_masked_cells_are_exactly_zero(run):
+    trace = Trace()
+    run(trace)
+    paths = [path.removesuffix("pattern") for path in trace.seen if path.endswith(".pattern")]
+    for path in paths:
+        pattern, masked = trace[path + "pattern"], trace[path + "masked"]
+        assert_close(pattern.sum(dim=-1), torch.ones(pattern.shape[:-1]))
+        assert torch.equal(pattern == 0, masked == -torch.inf)
+        if path.startswith("decoder") and ".self." in path:
+            assert torch.equal(masked[0, 0] == -torch.inf, torch.ones(4, 4).triu(1).bool())
+        else:  # the source's second sentence has three tokens
+            assert (masked[1, ..., 3:] == -torch.inf).all()
+            assert masked[0].isfinite().all()
+            assert masked[1, ..., :3].isfinite().all()
+
+
+def test_an_edit_changes_what_follows_and_nothing_before_it(run):
+    plain = Trace()
+    before = run(plain)
+    paths = list(plain.seen)
+    for place, path in enumerate(paths):
+        edited = Trace({path: lambda x: x + torch.randn(x.shape, generator=torch.Generator().manual_seed(0))})
+        after = run(edited)
+        assert not torch.allclose(before, after, atol=1e-3), f"{path} is edited in vain"
+        assert not torch.equal(plain[path], edited[path]), path
+        for earlier in paths[:place]:
+            assert torch.equal(plain[earlier], edited[earlier]), f"an edit of {path} reached back to {earlier}"
+
+
+def test_silencing_a_head_equals_a_model_whose_output_matrix_ignores_it(build, ids):
+    model, head = build(), 2
+
+    def silence(z):
+        return z.index_fill(1, torch.tensor(head), 0)
+
+    edited = model(ids(2, 5), ids(2, 4), tap=Trace({"decoder.1.cross.z": silence}))
+    with torch.no_grad():
+        model.decoder.layers[1].cross_attention.out.weight[:, head * 4 : head * 4 + 4] = 0
+    assert_close(edited, model(ids(2, 5), ids(2, 4)), atol=1e-5, rtol=1e-5)
+
+
+def test_resid_mid_and_resid_post_are_the_sums_along_the_stream(build, ids):
+    trace = Trace()
+    build(norm="pre", family="decoder")(target=ids(2, 4), tap=trace)
+    at = "decoder.1."
+    assert_close(trace[at + "resid_pre"] + trace[at + "self.out"], trace[at + "resid_mid"])
+    assert_close(trace[at + "resid_mid"] + trace[at + "ff.out"], trace[at + "resid_post"])
+    assert torch.equal(trace["decoder.0.resid_post"], trace[at + "resid_pre"])
+
+
+def test_a_trace_keeps_no_graph(run):
+    trace = Trace()
+    assert run(trace).requires_grad
+    assert not any(tensor.requires_grad for tensor in trace.seen.values())

@@ -1,0 +1,311 @@
+"""Settings: what is impossible fails at birth, and TOML gives back what was written."""
+
+import contextlib
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from clearhead.config import (
+    PRESETS,
+    SECTIONS,
+    Config,
+    ModelConfig,
+    Settings,
+    config_from_toml,
+    read_config,
+    to_toml,
+    with_settings,
+)
+from clearhead.errors import ConfigError
+
+Schema = dict[str, Any]
+SCHEMA = Config.model_json_schema()
+FIELDS: dict[str, Schema] = {
+    f"{section}.{name}": field
+    for section in SECTIONS
+    for name, field in SCHEMA["$defs"][type(getattr(Config(), section)).__name__]["properties"].items()
+}
+each_field = pytest.mark.parametrize("path", FIELDS)
+
+
+def kinds(schema: Schema) -> list[Schema]:
+    """The alternatives of a field: an optional one has two."""
+    return schema.get("anyOf", [schema])
+
+
+def single(schema: Schema) -> list[Schema]:
+    """The kinds of one value of a field: of a list, those of its items."""
+    return [kind["items"] if kind.get("type") == "array" else kind for kind in kinds(schema)]
+
+
+def numbers(schema: Schema) -> list[Schema]:
+    return [kind for kind in single(schema) if kind.get("type") in ("integer", "number")]
+
+
+def placed(path: str, value: Any) -> dict[str, Any]:
+    """Settings in which one field has this value."""
+    section, name = path.split(".")
+    is_list = any(kind.get("type") == "array" for kind in kinds(FIELDS[path]))
+    return {section: {name: [value] if is_list and not isinstance(value, list) else value}}
+
+
+def refused(values: dict[str, Any]) -> str:
+    """The message with which settings are refused."""
+    with pytest.raises(ConfigError) as caught:
+        Config(**values)
+    message = str(caught.value)
+    assert len(message.splitlines()) <= 3, message
+    return message
+
+
+def upper(number: Schema) -> float:
+    return number.get("maximum", number.get("exclusiveMaximum"))
+
+
+def lower(number: Schema) -> float:
+    return number.get("minimum", number.get("exclusiveMinimum"))
+
+
+# From the schema: every field
+
+
+@each_field
+def test_every_setting_says_what_it_is(path):
+    assert FIELDS[path].get("description", "").endswith(".")
+
+
+@each_field
+def test_every_number_has_bounds_and_every_list_and_text_an_end(path):
+    for number in numbers(FIELDS[path]):
+        assert upper(number) is not None, f"{path} has no largest value"
+        assert lower(number) is not None, f"{path} has no smallest value"
+    for kind in kinds(FIELDS[path]):
+        assert kind.get("type") != "array" or "maxItems" in kind
+        assert kind.get("type") != "string" or {"enum", "const", "pattern", "maxLength"} & set(kind)
+
+
+@each_field
+def test_a_number_out_of_bounds_is_refused_by_name(path):
+    for number in numbers(FIELDS[path]):
+        for value in (upper(number) * 2 + 1, 2**70, lower(number) - 1, -(2**70)):
+            message = refused(placed(path, float(value) if number["type"] == "number" else int(value)))
+            assert path in message
+            assert "less than" in message or "greater than" in message
+
+
+@each_field
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_what_is_no_number_is_refused_everywhere(path, value):
+    assert path in refused(placed(path, value))
+
+
+@each_field
+def test_a_value_of_the_wrong_type_is_refused_and_shown(path):
+    fitting: dict[str, tuple[type, ...]] = {"number": (float,), "boolean": (bool,), "string": (str,)}
+    right = [fitting.get(kind["type"], ()) for kind in single(FIELDS[path]) if "enum" not in kind]
+    wrong: list[Any] = [{"a": 1}, b"x", 1.5, "12", True, [[1]]]
+    for value in (value for value in wrong if not isinstance(value, sum(right, ()))):
+        message = refused(placed(path, value))
+        assert path in message
+        assert "will not do" in message
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_an_unknown_key_suggests_the_nearest_one(section):
+    for name in type(getattr(Config(), section)).model_fields:
+        message = refused({section: {name + "x": 1}})
+        assert message == f"There is no setting {section}.{name}x.\nDid you mean {name}?"
+
+
+def test_an_unknown_section_suggests_the_nearest_one():
+    assert refused({"modle": {}}) == "There is no setting modle.\nDid you mean model?"
+    assert "There are: " in refused({"qqq": {}})
+
+
+def test_another_format_is_refused():
+    assert "format = 2" in refused({"format": 2})
+
+
+# There and back
+
+
+def values(schema: Schema) -> st.SearchStrategy[Any]:
+    """Any value that the schema allows."""
+    if "anyOf" in schema:
+        return st.one_of(map(values, schema["anyOf"]))
+    if "enum" in schema or "const" in schema:
+        return st.sampled_from(schema.get("enum", [schema.get("const")]))
+    kind = schema["type"]
+    if kind in ("integer", "number"):
+        if kind == "integer":
+            return st.integers(lower(schema), upper(schema))
+        open_ends = {"exclude_min": "exclusiveMinimum" in schema, "exclude_max": "exclusiveMaximum" in schema}
+        return st.floats(lower(schema), upper(schema), **open_ends)
+    if kind == "string" and "pattern" in schema:
+        return st.from_regex(schema["pattern"], fullmatch=True)
+    if kind == "array":
+        return st.lists(values(schema["items"]), max_size=3)
+    texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=min(schema.get("maxLength", 9), 9))
+    return {"boolean": st.booleans(), "null": st.none(), "string": texts}[kind]
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> Config:
+    """Settings of every kind; those that contradict one another are thrown away."""
+    sections: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    for path, schema in FIELDS.items():
+        section, name = path.split(".")
+        if draw(st.booleans()):
+            sections[section][name] = draw(values(schema))
+    model = sections["model"]
+    model["d_model"] = model.get("n_heads", 4) * 2 * draw(st.integers(1, 100))
+    model.pop("n_classes", None)
+    if model.get("tie") not in ("output", "none"):
+        model.pop("source_vocab_size", None)
+    try:
+        return Config(task=draw(values(SCHEMA["properties"]["task"])), **sections)
+    except ConfigError:
+        assume(False)
+        raise
+
+
+@given(configs())
+def test_toml_gives_back_the_settings_that_were_written(config):
+    text = to_toml(config)
+    assert config_from_toml(text) == config
+    assert to_toml(config_from_toml(text)) == text
+    text.encode("utf-8")
+
+
+def test_written_toml_holds_every_setting():
+    written = tomllib.loads(to_toml(Config()))
+    absent = {path for path in FIELDS if path.split(".")[1] not in written[path.split(".")[0]]}
+    assert absent == {path for path, schema in FIELDS.items() if schema.get("default") is None}
+
+
+@given(configs())
+def test_every_setting_may_be_given_as_on_a_command_line(config):
+    assignments = [f"{section}.{line}" for section, lines in sections_of(to_toml(config)).items() for line in lines]
+    assert with_settings(Config(task=config.task), assignments) == config
+
+
+def sections_of(text: str) -> dict[str, list[str]]:
+    """The lines `name = value` of each section of a TOML text."""
+    parts = text.split("\n[")[1:]
+    return {part.split("]\n")[0]: [line for line in part.split("]\n", 1)[1].split("\n") if line] for part in parts}
+
+
+# Reading, changing, refusing
+
+
+def test_words_on_a_command_line_need_no_quotes():
+    config = with_settings(Config(), ["model.norm=pre", "model.dropout = 0.3", "model.bias=false"])
+    assert (config.model.norm, config.model.dropout, config.model.bias) == ("pre", 0.3, False)
+
+
+def test_later_assignments_win_and_others_stay():
+    config = with_settings(Config(model=ModelConfig(d_ff=99)), ["train.seed=1", "train.seed=2"])
+    assert (config.train.seed, config.model.d_ff) == (2, 99)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "says"),
+    [
+        ("seed=1", r"section\.name=value"),
+        ("train.seed", r"section\.name=value"),
+        (".seed=1", r"section\.name=value"),
+        ("train.=1", r"section\.name=value"),
+        ("", r"section\.name=value"),
+        ("train.sede=1", "Did you mean seed"),
+        ("trian.seed=1", "Did you mean train"),
+        ("train.seed=one", r"train\.seed = one"),
+        ("model.n_heads=3", r"model\.n_heads = 3"),
+        ("task.seed=1", "task"),
+        ("train.seed=" + "[" * 5000, r"train\.seed"),
+        ("train.seed=" + "9" * 5000, r"train\.seed"),
+    ],
+)
+def test_an_impossible_assignment_is_refused(assignment, says):
+    for config in (Config(), Config(task="chat")):
+        with pytest.raises(ConfigError, match=says):
+            with_settings(config, [assignment])
+
+
+@given(st.text() | st.sampled_from(sorted(FIELDS)).flatmap(lambda path: st.text().map(lambda text: f"{path}={text}")))
+def test_any_assignment_is_taken_or_refused(assignment):
+    with contextlib.suppress(ConfigError):
+        with_settings(Config(), [assignment])
+
+
+HOSTILE = {
+    "not TOML": "model d_model = 3",
+    "a key twice": "[model]\nd_ff = 1\nd_ff = 2",
+    "endless digits": "[train]\nseed = " + "1" * 5000,
+    "endless hexadecimal digits": "[train]\nseed = 0x" + "f" * 6000,
+    "endless brackets": "[train]\nseed = " + "[" * 5000,
+    "a huge allocation": "[model]\nvocab_size = 1099511627776",
+    "a date": "[train]\nseed = 2020-01-01",
+    "a list of tables": "[[model]]\nd_ff = 3",
+    "a dotted key": "model.d_ff.x = 3",
+    "an escape sequence": '[model]\n"\\u001b[31m" = 3',
+    "an endless name": "[model]\n" + "a" * 9999 + " = 3",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_settings_end_in_one_short_error(text):
+    with pytest.raises(ConfigError) as caught:
+        config_from_toml(text)
+    message = str(caught.value)
+    assert len(message) < 400
+    assert len(message.splitlines()) <= 3
+    assert message.replace("\n", "").isprintable()
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text):
+    with contextlib.suppress(ConfigError):
+        config_from_toml(text)
+
+
+def test_a_file_of_settings_is_read(tmp_path: Path):
+    (tmp_path / "config.toml").write_text(to_toml(Config(task="chat")), encoding="utf-8")
+    assert read_config(tmp_path / "config.toml") == Config(task="chat")
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe"], ids=["no file", "not UTF-8"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content):
+    path = tmp_path / "config.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"config\.toml cannot be read"):
+        read_config(path)
+
+
+def test_settings_are_frozen():
+    with pytest.raises(ValidationError, match="frozen"):
+        ModelConfig().d_model = 3  # type: ignore[misc]
+
+
+def test_changed_settings_are_validated_anew():
+    assert ModelConfig(d_model=64).but(n_heads=8) == ModelConfig(d_model=64, n_heads=8)
+    with pytest.raises(ConfigError, match=r"model\.n_heads = 7"):
+        ModelConfig(d_model=64).but(n_heads=7)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_possible_and_can_be_changed(name):
+    assert ModelConfig.preset(name, vocab_size=99).vocab_size == 99
+    assert ModelConfig.preset(name).d_model == {"tiny": 128, "small": 256, "base": 512, "big": 1024}[name]
+
+
+def test_every_section_knows_the_name_it_has_in_errors():
+    for section in SECTIONS:
+        settings: type[Settings] = type(getattr(Config(), section))
+        with pytest.raises(ConfigError, match=rf"There is no setting {section}\.nothing\."):
+            settings(nothing=1)

@@ -1,0 +1,40 @@
+"""Imports only go down: no room sees a room of its own floor or of a higher one."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "clearhead"
+FLOORS = [
+    {"errors"}, {"config"}, {"text", "metrics"}, {"model"}, {"data", "decode", "look"}, {"train", "folder"},
+    {"tasks"}, {"serve", "exchange"}, {"cli"}, {"__main__"},
+]  # fmt: skip
+
+
+def room_of(module: Path) -> str:
+    return module.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def floor(room: str) -> int:
+    return next(level for level, rooms in enumerate(FLOORS) if room in rooms)
+
+
+def rooms_imported_by(module: Path) -> set[str]:
+    """Rooms named in any import of the module, wherever it stands."""
+    names = []
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module.name} imports relatively: absolute imports say where they go"
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    return {name.split(".")[1] for name in names if name.startswith("clearhead.")} - {"__version__"}
+
+
+@pytest.mark.parametrize("module", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_only_go_down(module):
+    if module == SOURCE / "__init__.py":
+        return  # the front door: it opens every room, lazily
+    for room in rooms_imported_by(module) - {room_of(module)}:
+        assert floor(room) < floor(room_of(module)), f"{module.name} may not import {room}"

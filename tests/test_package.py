@@ -1,0 +1,130 @@
+"""The package as a whole: what it imports, what it never does, and documents that agree with the code."""
+
+import ast
+import contextlib
+import importlib
+import io
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import clearhead
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "clearhead"
+MODULES = sorted(SOURCE.rglob("*.py"))
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+each_module = pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+@pytest.mark.parametrize("room", ["", ".errors", ".config", ".text", ".metrics"])
+def test_imports_without_torch(room):
+    if room and not list(SOURCE.glob(room[1:] + "*")):
+        pytest.skip(f"there is no {room[1:]} yet")
+    code = f"import sys, clearhead{room}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+# Each of these runs code out of a file, or lets a file say more than data.
+FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "yaml"}
+FORBIDDEN_CALLS = {"eval", "exec", "torch.load", "torch.save", "os.system", "os.popen"}
+
+
+def dangers(tree: ast.AST) -> list[str]:
+    """What a module does that none of ours may."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name.split(".")[0] in FORBIDDEN_MODULES]
+        elif isinstance(node, ast.ImportFrom):
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found += [name for name in names if name.split(".")[0] in FORBIDDEN_MODULES or name in FORBIDDEN_CALLS]
+        elif isinstance(node, ast.Call):
+            found += [ast.unparse(node.func)] * (ast.unparse(node.func) in FORBIDDEN_CALLS)
+            for word in node.keywords:
+                is_off = isinstance(word.value, ast.Constant) and not word.value.value
+                found += [f"{word.arg}="] * (word.arg in ("allow_pickle", "shell") and not is_off)
+    return found
+
+
+@each_module
+def test_nothing_runs_code_out_of_files(module):
+    assert dangers(ast.parse(module.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import pickle", "from pickle import loads", "import yaml", "from joblib import load", "torch.load(p)",
+        "from torch import load", "np.load(p, allow_pickle=True)", "np.load(p, allow_pickle=flag)", "eval(x)",
+        "exec(x)", "run(c, shell=True)",
+    ],
+)  # fmt: skip
+def test_what_runs_code_out_of_files_would_be_found(line):
+    assert dangers(ast.parse(line))
+    assert not dangers(ast.parse("model.eval(); np.load(p, allow_pickle=False); run(c, shell=False)"))
+
+
+@each_module
+def test_every_module_says_what_it_is_and_has_a_name_of_the_trade(module):
+    assert ast.get_docstring(ast.parse(module.read_text(encoding="utf-8")))
+    assert not {"utils", "helpers", "common", "base", "manager"} & set(module.with_suffix("").parts)
+
+
+def test_every_public_name_of_the_model_is_there_and_says_what_it_is():
+    room = importlib.import_module("clearhead.model")
+    for name in set(room.__all__) - {"Edit"}:  # a type's other name
+        assert getattr(room, name).__doc__, name
+
+
+def test_the_version_is_one():
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == clearhead.__version__
+
+
+# Documents
+
+
+@pytest.fixture(scope="module")
+def docs():
+    """What script/docs writes."""
+    return runpy.run_path(str(ROOT / "script" / "docs"))
+
+
+def test_the_page_of_settings_is_what_the_code_says(docs):
+    written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert written == docs["settings_page"](), "run script/docs"
+
+
+def test_the_tree_in_the_readme_names_every_module(docs):
+    assert (ROOT / "README.md").read_text(encoding="utf-8") == docs["readme"](), "run script/docs"
+    tree = docs["tree"]()
+    for module in MODULES:
+        name = module.name if module.name != "__init__.py" or module.parent == SOURCE else f"{module.parent.name}/"
+        assert re.search(rf"^ +{re.escape(name)}", tree, re.MULTILINE), name
+
+
+def test_the_readme_s_python_prints_what_it_says_it_prints():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec("".join(blocks), {})
+    said = re.findall(r"^print\(.*\)\s+# (.*)$", "".join(blocks), re.MULTILINE)
+    assert printed.getvalue().splitlines() == said
+
+
+@each_document
+def test_links_between_documents_lead_somewhere(document):
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):
+        assert (document.parent / target).exists(), target
+
+
+@each_document
+def test_scripts_and_tests_that_documents_name_exist(document):
+    for name in re.findall(r"\b(?:script|tests)/[\w./]*\w", document.read_text(encoding="utf-8")):
+        assert (ROOT / name).exists(), name
