@@ -246,7 +246,7 @@ def corrected(job: Job, state: State, watch: "Watch") -> Iterator[Correction]:
         steps = known[0].steps if known[0].step == step else steps
     elif job.seconds is not None and step % max(5, job.steps // 50) == 0 and step < course.total:
         left = job.seconds - state.counters.seconds - watch.reserve(job, course, step)
-        steps = int(job.ranks.from_first(fitting_steps(course, step, left, watch.pace())))
+        steps = int(job.ranks.from_first(float(fitting_steps(course, step, left, watch.pace()))))
     if steps != course.total:
         state.course = course.corrected(step, steps)
         yield state.course.corrections[-1]

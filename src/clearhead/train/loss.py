@@ -71,7 +71,12 @@ def smoothed_cross_entropy(
     The logits of a large vocabulary are the biggest tensor of a training step. Here they exist a slice at a time, and
     their gradient is taken while they are there, so that the backward pass has nothing left to compute.
     """
-    loss: Tensor = _SmoothedCrossEntropy.apply(x, tokens, bias, targets, smoothing)  # type: ignore[no-untyped-call]
+    device = x.device.type
+    if torch.is_autocast_enabled(device):  # which knows products one by one, but not this one
+        half = torch.get_autocast_dtype(device)
+        x, tokens, bias = x.to(half), tokens.to(half), None if bias is None else bias.to(half)
+    with torch.autocast(device, enabled=False):
+        loss: Tensor = _SmoothedCrossEntropy.apply(x, tokens, bias, targets, smoothing)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -84,7 +89,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         bias_grad = None if bias is None else torch.zeros_like(bias)
         mean_token, mean_bias = tokens.mean(dim=0), 0.0 if bias is None else bias.mean()
         for rows in slices(len(x), max(1, LOGITS_AT_ONCE // n_tokens)):
-            logits = F.linear(x[rows], tokens, bias)  # (n, V)
+            logits = F.linear(x[rows], tokens, bias).to(loss.dtype)  # (n, V)
             target = targets[rows, None]
             top, right = logits.amax(dim=1), logits.gather(1, target)[:, 0]
             p = logits.softmax(dim=1)
@@ -94,10 +99,11 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             p.scatter_add_(1, target, p.new_full((1, 1), smoothing - 1).expand_as(target))
             if smoothing:
                 p -= smoothing / n_tokens
-            torch.mm(p, tokens, out=x_grad[rows])
-            tokens_grad.addmm_(p.T, x[rows])
             if bias_grad is not None:
                 bias_grad += p.sum(dim=0)
+            p = p.to(x.dtype)
+            torch.mm(p, tokens, out=x_grad[rows])
+            tokens_grad.addmm_(p.T, x[rows])
         ctx.save_for_backward(x_grad, tokens_grad, bias_grad)
         return loss
 

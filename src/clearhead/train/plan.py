@@ -15,6 +15,7 @@ from clearhead.train.optimizer import optimizers
 from clearhead.train.ranks import Ranks
 from clearhead.train.update import Objective, update
 
+PART = r"(\d+(?:\.\d+)?)\s*(steps?|epochs?|[smhd])(?![a-z])"
 UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 SIZES = ("tiny", "small", "base")
 """Sizes to choose from, smallest first."""
@@ -25,6 +26,8 @@ ENOUGH_UPDATES = 100_000
 """As many as the paper's base model took: with them, passes no longer matter."""
 UPDATES = 2_000
 """Updates to aim for before batches grow."""
+MOST_UPDATES = 1_000_000
+"""As many as `train.max_steps` may be; a time that holds more is filled by corrections on the way."""
 BATCH_TOKENS = (1_024, 2_048, 4_096, 8_192)
 PROBE_SECONDS, PROBE_SHARE = 4.0, 0.02
 """How long a size is tried out, at most, and of the time there is."""
@@ -43,9 +46,9 @@ class Budget:
 
 def parse_budget(text: str) -> Budget:
     """What "45m", "1h 30m", "8000 steps" or "20 epochs" means."""
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*(steps?|epochs?|[smhd])", text)
+    parts = re.findall(PART, text)
     units = {unit.removesuffix("s") or "s" for _, unit in parts}
-    if text and (not parts or (units & {"step", "epoch"} and len(parts) > 1)):
+    if re.sub(PART, "", text).strip() or (units & {"step", "epoch"} and len(parts) > 1):
         raise ConfigError(f'The budget "{text}" is not understood.\nGive "45m", "1h 30m", "8000 steps" or "20 epochs".')
     if not parts:
         return Budget()
@@ -85,7 +88,7 @@ def planned(
         config = config.but(data=config.data.but(batch_tokens=largest))
         reasons.append(f"batches of {largest:,} tokens: about {total / largest:,.0f} updates")
     n_batches = len(batches(config.data.batch_tokens)) / config.train.accumulate / world
-    steps = config.train.max_steps or budget.steps or max(1, round(total / n_tokens * n_batches))
+    steps = config.train.max_steps or budget.steps or min(MOST_UPDATES, max(1, round(total / n_tokens * n_batches)))
     reasons.append(f"{steps:,} updates: {steps / n_batches:.1f} passes over {n_tokens:,} tokens")
     seconds = None if config.train.max_steps else budget.seconds
     return Plan(config.but(train=config.train.but(max_steps=steps)), steps, seconds, tuple(reasons))

@@ -1,5 +1,6 @@
 """What training tells while it goes on: the display draws it, the log writes it, tests count it."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,8 +13,13 @@ class Report:
     """Updates of the weights so far."""
 
     def line(self) -> dict[str, Any]:
-        """The report as a line of the log."""
-        return {"kind": type(self).__name__.lower(), **asdict(self)}
+        """The report as a line of the log; JSON has no word for what is not finite, and neither has the line."""
+        values = {name: None if is_odd(value) else value for name, value in asdict(self).items()}
+        return {"kind": type(self).__name__.lower(), **values}
+
+
+def is_odd(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,139 @@
+"""Small puzzles whose answers are known, as an endless stream of examples and some that are held out of it."""
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from clearhead.config import DecodeConfig, ModelConfig, TrainConfig
+from clearhead.data.batches import Batches, LabelBatch, PairBatch, ended, shifted
+from clearhead.data.encoding import END
+from clearhead.decode import decode
+from clearhead.model import Transformer
+from clearhead.text import SPECIALS
+from clearhead.train import Job, Loss, label_loss, next_token_loss, train
+from train.tiny import LossJudge, MemoryKeeper
+
+FIRST, N_DIGITS = len(SPECIALS), 10
+LONGEST = 10
+N_HELD_OUT = 500
+
+Row = tuple[int, ...]
+ANSWERS: dict[str, Callable[[Row], Row]] = {
+    "copy": lambda row: row,
+    "reverse": lambda row: row[::-1],
+    "sort": lambda row: tuple(sorted(row)),
+}
+
+
+def is_held_out(row: Row) -> bool:
+    """One row in ten, by its content, is never trained on."""
+    return hashlib.sha256(bytes(row)).digest()[0] < 26
+
+
+def rows(seed: int, n: int, held_out: bool, shortest: int = 1) -> list[Row]:
+    """Rows of digits of several lengths, a pure function of the seed."""
+    choice = random.Random(seed)
+    found: list[Row] = []
+    while len(found) < n:
+        row = tuple(FIRST + choice.randrange(N_DIGITS) for _ in range(choice.randint(shortest, LONGEST)))
+        if is_held_out(row) == held_out:
+            found.append(row)
+    return found
+
+
+def rectangle(found: list[Row]) -> tuple[torch.Tensor, torch.Tensor]:
+    return ended(np.array([token for row in found for token in row]), np.array([len(row) for row in found]))
+
+
+@dataclass
+class Puzzles(Batches[PairBatch]):
+    """Pairs of a row and its answer."""
+
+    answer: Callable[[Row], Row]
+    seed: int
+    size: int = 64
+
+    def __len__(self) -> int:
+        return 1_000
+
+    def batch(self, place: int) -> PairBatch:
+        found = rows(self.seed * 1_000_003 + place, self.size, held_out=False)
+        source, mask = rectangle(found)
+        target, counts = rectangle([self.answer(row) for row in found])
+        return PairBatch(torch.arange(self.size), shifted(target, counts), target, counts, source, mask)
+
+    def fixed(self) -> Iterator[PairBatch]:
+        return iter(())
+
+
+@dataclass
+class Majorities(Batches[LabelBatch]):
+    """Rows labelled by their largest digit's third: small, middle or large."""
+
+    seed: int
+    size: int = 64
+
+    def __len__(self) -> int:
+        return 1_000
+
+    def batch(self, place: int) -> LabelBatch:
+        found = rows(self.seed * 1_000_003 + place, self.size, held_out=False)
+        source, mask = rectangle(found)
+        return LabelBatch(torch.arange(self.size), source, mask, torch.eye(N_CLASSES, dtype=torch.bool)[labels(found)])
+
+    def fixed(self) -> Iterator[LabelBatch]:
+        return iter(())
+
+
+N_CLASSES = 3
+
+
+def labels(found: list[Row]) -> list[int]:
+    """What a text is about: whether it begins with less, the same or more than it ends with."""
+    return [1 + (row[0] > row[-1]) - (row[0] < row[-1]) for row in found]
+
+
+class NoJudge(LossJudge):
+    """Measures nothing: the test does, at the end."""
+
+    def loss(self, model: Transformer) -> float:
+        return 0.0
+
+
+def learned(model: ModelConfig, batches: Batches, loss: Loss, steps: int, seed: int) -> Transformer:
+    torch.manual_seed(seed)
+    transformer = Transformer(model)
+    config = TrainConfig(seed=seed, validate_every=steps, learning_rate=5e-3, muon_learning_rate=0.03)
+    for _ in train(Job(transformer, batches, loss, config, steps, NoJudge(), MemoryKeeper())):
+        pass
+    return transformer.eval()
+
+
+def shape(**changes: object) -> ModelConfig:
+    sizes = {"vocab_size": FIRST + N_DIGITS, "d_model": 64, "d_ff": 128, "n_heads": 4, "dropout": 0.0}
+    layers = {"n_encoder_layers": 2, "n_decoder_layers": 2, "norm": "pre", "init": "small"}
+    return ModelConfig(**{**sizes, **layers, **changes})
+
+
+def solved(puzzle: str, seed: int, steps: int) -> float:
+    """The share of held-out rows that a model trained on the puzzle answers exactly."""
+    answer = ANSWERS[puzzle]
+    model = learned(shape(), Puzzles(answer, seed), next_token_loss(), steps, seed)
+    asked = rows(seed, N_HELD_OUT, held_out=True)
+    found = decode([model], [[*row, END] for row in asked], DecodeConfig(beam=1, guard=False))
+    return sum(tuple(best[0].ids) == answer(row) for best, row in zip(found, asked, strict=True)) / len(asked)
+
+
+def classified(seed: int, steps: int) -> float:
+    """The share of held-out rows that get their label."""
+    settings = shape(family="encoder", n_classes=N_CLASSES)
+    model = learned(settings, Majorities(seed), label_loss(), steps, seed)
+    asked = rows(seed, N_HELD_OUT, held_out=True)
+    source, mask = rectangle(asked)
+    with torch.no_grad():
+        guessed = model(source, real=mask).argmax(dim=1)
+    return float((guessed == torch.tensor(labels(asked))).float().mean())

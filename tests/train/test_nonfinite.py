@@ -1,0 +1,115 @@
+"""A number that is not finite never reaches the weights, and is told where it arose."""
+
+import pytest
+import torch
+
+from clearhead.errors import NotFiniteError
+from clearhead.train import Note, Step, next_token_loss, train
+from train.tiny import MemoryKeeper, same, tiny_job, weights_of
+
+AT = 3
+
+
+def spoiled_loss(job, value):
+    def spoil(batch, loss):
+        return loss * value
+
+    return spoil, "loss alone|gradient of"
+
+
+def spoiled_gradient(job, value):
+    weight = job.model.decoder.layers[0].feed_forward.inner.weight
+
+    def spoil(batch, loss):
+        weight.register_hook(lambda gradient: gradient * value)
+        return loss
+
+    return spoil, r"gradient of decoder\.layers\.0\.feed_forward\.inner\.weight"
+
+
+def spoiled_activation(job, value):
+    layer = job.model.encoder.layers[0].norm_ff
+
+    def spoil(batch, loss):
+        layer.register_forward_hook(lambda module, inputs, output: output * value)
+        return next_token_loss(0.1)(job.model, batch)[0]
+
+    return spoil, r"output of encoder\.layers\.0\.norm_ff"
+
+
+def spoiled_weight(job, value):
+    def spoil(batch, loss):
+        with torch.no_grad():
+            job.model.decoder.norm.weight[0] = value
+        return next_token_loss(0.1)(job.model, batch)[0]
+
+    return spoil, r"weight decoder\.norm\.weight itself"
+
+
+def spoiled_embedding(job, value):
+    def spoil(batch, loss):
+        job.model.tokens.register_forward_hook(lambda module, inputs, output: output * value)
+        return next_token_loss(0.1)(job.model, batch)[0]
+
+    return spoil, "output of tokens"
+
+
+PLACES = [spoiled_loss, spoiled_gradient, spoiled_activation, spoiled_weight, spoiled_embedding]
+
+
+def broken_job(place, value, keeper=None, **settings):
+    """A job whose update number AT is spoiled."""
+    calls = []
+
+    def loss(model, batch):
+        found, n = next_token_loss(0.1)(model, batch)
+        calls.append(0)
+        return (spoil(batch, found) if len(calls) == AT else found), n
+
+    job = tiny_job(keeper, loss=loss, **settings)
+    spoil, expected = place(job, value)
+    return job, expected
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("place", PLACES)
+def test_an_update_that_is_not_finite_changes_no_weight_and_names_the_place(place, value):
+    keeper = MemoryKeeper()
+    job, expected = broken_job(place, value, keeper, save_every=1)
+    weights = {}
+    with pytest.raises(NotFiniteError, match=expected) as caught:
+        for report in train(job):
+            if isinstance(report, Step):
+                weights = weights_of(job)
+                assert report.step < AT
+    if place is spoiled_weight:  # that one was spoiled by us, the others must be as they were
+        for state in (weights, job.model.state_dict()):
+            state["decoder.norm.weight"] = torch.ones(1)
+        assert same(weights, dict(job.model.state_dict()) | {"decoder.norm.weight": torch.ones(1)})
+    else:
+        assert same(weights, weights_of(job))
+    assert keeper.steps() == [AT - 2, AT - 1]
+    assert f"Update {AT} " in str(caught.value)
+    assert caught.value.exit_code == 3
+    assert len(str(caught.value).splitlines()) <= 3
+
+
+def test_as_many_updates_as_allowed_are_left_out_and_told():
+    job, _ = broken_job(spoiled_loss, torch.nan, skip_nonfinite=1)
+    weights, reports = {}, []
+    for report in train(job):
+        reports.append(report)
+        if isinstance(report, Step):
+            weights[report.step] = weights_of(job)
+    assert [report.text for report in reports if isinstance(report, Note)] == [
+        "Update 3 is not finite and is left out."
+    ]
+    assert same(weights[2], weights[3])
+    assert not same(weights[3], weights[4])
+    assert len(weights) == 10
+
+
+def test_the_examples_of_the_update_are_named():
+    job, _ = broken_job(spoiled_loss, torch.nan)
+    with pytest.raises(NotFiniteError, match="Its examples: 8, 9, 10, 11"):
+        list(train(job))

@@ -1,0 +1,103 @@
+"""From the data, the machine and the time to a size, a batch and a number of updates."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clearhead.config import Config, DataConfig, ModelConfig, TrainConfig
+from clearhead.errors import ConfigError
+from clearhead.train import next_token_loss, plan
+from clearhead.train.plan import Budget, parse_budget, planned
+from train.tiny import SomePairs, tiny_model
+
+SPEEDS = {128: 20_000.0, 256: 6_000.0, 512: 900.0}
+"""Tokens per second by width, as a machine with two cores has them."""
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch):
+    """A machine whose speed is known, so that nothing has to be measured."""
+    monkeypatch.setattr(plan, "probed", lambda model, *_: SPEEDS.get(model.d_model, 50_000.0))
+
+
+def plan_for(budget: str, n_tokens: int = 400_000, config: Config | None = None, world: int = 1):
+    def batches(batch_tokens):
+        return SomePairs(max(1, round(n_tokens / batch_tokens)))
+
+    return planned(config or Config(), parse_budget(budget), n_tokens, next_token_loss(), batches, world)
+
+
+@pytest.mark.parametrize(("text", "budget"), {
+    "": Budget(),
+    "45m": Budget(seconds=2_700.0),
+    "1h 30m": Budget(seconds=5_400.0),
+    "1.5h": Budget(seconds=5_400.0),
+    "1h30m": Budget(seconds=5_400.0),
+    "90 s": Budget(seconds=90.0),
+    "1d": Budget(seconds=86_400.0),
+    "8000 steps": Budget(steps=8_000),
+    "1 step": Budget(steps=1),
+    "20 epochs": Budget(epochs=20.0),
+    "0.5 epochs": Budget(epochs=0.5),
+}.items())  # fmt: skip
+def test_a_budget_is_a_time_a_number_of_steps_or_of_epochs(text, budget):
+    assert parse_budget(text) == budget
+
+
+@pytest.mark.parametrize("text", ["soon", "10", "10 steps 5m", "3 epochs 2 steps", "-5m", "45 minutes", "5m and more"])
+def test_a_budget_that_is_not_understood_is_refused_with_examples(text):
+    with pytest.raises(ConfigError, match="45m"):
+        parse_budget(text)
+
+
+@given(seconds=st.lists(st.floats(1, 1e7), min_size=2, max_size=6), n_tokens=st.integers(1_000, 10**8))
+def test_more_time_never_gives_a_smaller_model(seconds, n_tokens):
+    plans = [plan_for(f"{time:.3f}s", n_tokens) for time in sorted(seconds)]
+    widths = [each.config.model.d_model for each in plans]
+    assert widths == sorted(widths)
+
+
+@given(n_tokens=st.lists(st.integers(1_000, 10**8), min_size=2, max_size=5))
+def test_more_data_never_gives_a_larger_model_in_the_same_time(n_tokens):
+    widths = [plan_for("45m", n).config.model.d_model for n in sorted(n_tokens)]
+    assert widths == sorted(widths, reverse=True)
+
+
+@pytest.mark.parametrize("budget", ["", "10s", "10m", "2h", "5d", "100 steps", "3 epochs"])
+def test_every_plan_gives_its_reasons_and_its_number_of_updates(budget):
+    made = plan_for(budget)
+    assert made.reasons
+    assert all(made.reasons)
+    assert f"{made.steps:,} updates" in made.reasons[-1]
+    assert made.config.train.max_steps == made.steps >= 1
+    assert made.seconds == parse_budget(budget).seconds
+
+
+def test_steps_and_epochs_mean_what_they_say():
+    assert plan_for("123 steps").steps == 123
+    made = plan_for("3 epochs", n_tokens=409_600, config=Config(data=DataConfig(batch_tokens=4_096)))
+    assert made.steps == 3 * 100
+
+
+def test_processes_and_accumulated_batches_share_the_passes():
+    config = Config(data=DataConfig(batch_tokens=4_096), train=TrainConfig(accumulate=2))
+    assert plan_for("4 epochs", n_tokens=409_600, config=config, world=2).steps == 4 * 100 // 4
+
+
+def test_what_is_given_stands():
+    given = Config(model=ModelConfig(d_model=64), data=DataConfig(batch_tokens=512), train=TrainConfig(max_steps=7))
+    made = plan_for("1h", config=given)
+    assert made.config.model == given.model
+    assert made.config.data.batch_tokens == 512
+    assert made.steps == 7
+    assert made.seconds is None
+
+
+def test_a_plan_for_a_time_fills_it():
+    made = plan_for("1h", n_tokens=409_600, config=Config(data=DataConfig(batch_tokens=4_096)))
+    assert made.steps * 4_096 / SPEEDS[made.config.model.d_model] == pytest.approx(3_600, rel=0.01)
+
+
+def test_a_probe_measures_a_real_model(monkeypatch):
+    monkeypatch.undo()
+    assert plan.probed(tiny_model().config, TrainConfig(), next_token_loss(), SomePairs(), budget=0.1) > 0
