@@ -96,9 +96,10 @@ def docs():
     return runpy.run_path(str(ROOT / "script" / "docs"))
 
 
-def test_the_page_of_settings_is_what_the_code_says(docs):
-    written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
-    assert written == docs["settings_page"](), "run script/docs"
+@pytest.mark.parametrize("page", ["settings", "commands"])
+def test_a_page_of_reference_is_what_the_code_says(docs, page):
+    written = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    assert written == docs[f"{page}_page"](), "run script/docs"
 
 
 def test_the_tree_in_the_readme_names_every_module(docs):

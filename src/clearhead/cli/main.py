@@ -12,6 +12,7 @@ import typer
 
 from clearhead import __version__
 from clearhead.cli.arguments import SeveralValues
+from clearhead.cli.demo import demo
 from clearhead.cli.doctor import doctor
 from clearhead.cli.evaluate import average, evaluate, info
 from clearhead.cli.train import train
@@ -22,7 +23,7 @@ app = typer.Typer(
     name="clearhead", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]}, rich_markup_mode="markdown",
 )  # fmt: skip
-for verb in (train, translate, evaluate, info, average):
+for verb in (demo, train, translate, evaluate, info, average):
     app.command(cls=SeveralValues)(verb)
 app.command(cls=SeveralValues)(doctor)
 
