@@ -12,6 +12,7 @@ from clearhead.decode import decode, score
 from clearhead.decode.choice import kept, top
 from clearhead.decode.rules import marked, repeats
 
+few = settings(max_examples=10)
 seeds = st.integers(0, 50)
 sources = st.lists(st.lists(st.integers(4, 7), min_size=1, max_size=5), min_size=1, max_size=3)
 
@@ -44,6 +45,7 @@ def test_tokens_that_a_text_holds_are_marked(rows):
 
 
 @given(seeds, sources, st.integers(1, 3), st.sampled_from([{"beam": 1}, {"beam": 4}, {"temperature": 1.0}]))
+@few
 def test_no_run_of_tokens_comes_twice_when_none_may(build, options, seed, sources, n, how):
     wanted = options(no_repeat_ngram=n, max_length=9, **how)
     for (output,) in decode(build(seed), sources, wanted):
@@ -52,6 +54,7 @@ def test_no_run_of_tokens_comes_twice_when_none_may(build, options, seed, source
 
 
 @given(seeds, sources, st.integers(0, 6), st.sampled_from([{"beam": 1}, {"beam": 4}, {"temperature": 1.0}]))
+@few
 def test_no_output_ends_before_its_minimum_length(build, options, seed, sources, n, how):
     for (output,) in decode(build(seed), sources, options(min_length=n, **how)):
         assert len(output.ids) >= n
@@ -65,6 +68,7 @@ def test_a_rule_that_leaves_nothing_to_choose_cuts_the_output_off(build, options
 
 
 @given(seeds, sources)
+@few
 def test_a_repetition_penalty_makes_repetition_rarer_and_reports_plain_log_probs(build, options, seed, sources):
     def repeated(penalty):
         found = decode(build(seed), sources, options(beam=1, repetition_penalty=penalty, min_length=6))
@@ -81,7 +85,7 @@ def test_blocked_tokens_are_never_chosen(build, options):
 
 
 @given(seeds, sources)
-@settings(max_examples=5)
+@few
 def test_the_same_seed_draws_the_same_and_another_draws_differently(build, options, seed, sources):
     wanted = options(temperature=2.0, n_best=4, max_length=12, min_length=12, seed=seed)
     assert decode(build(seed), sources, wanted) == decode(build(seed), sources, wanted)

@@ -1,16 +1,20 @@
 """Greedy and beam search find what they should, alone and in company."""
 
+import math
 from itertools import product
+from unittest.mock import patch
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearhead.decode import decode, score, stream
+from clearhead.decode import batches, decode, score, stream
+from clearhead.decode.ranking import Ranking
 from clearhead.model import Tap
 
 FAMILIES = ["encoder-decoder", "decoder"]
+few = settings(max_examples=10)
 seeds = st.integers(0, 50)
 families = st.sampled_from(FAMILIES)
 sources = st.lists(st.lists(st.integers(4, 7), min_size=1, max_size=6), min_size=1, max_size=6)
@@ -40,8 +44,8 @@ SEARCHES = [
 
 
 @given(seeds, families, sources, st.sampled_from(SEARCHES), st.integers(1, 6))
+@few
 def test_a_sentence_comes_out_the_same_alone_and_in_any_batch(build, options, seed, family, sources, search, size):
-    """The batch is smaller than the sentences are many, so that some come in late."""
     model, wanted = build(seed, family=family), options(**search)
     together = decode(model, sources, wanted.but(batch_size=size, max_length=None, max_extra=3))
     if not wanted.temperature:
@@ -50,7 +54,17 @@ def test_a_sentence_comes_out_the_same_alone_and_in_any_batch(build, options, se
     same(together, decode(model, sources, wanted.but(batch_size=1, max_length=None, max_extra=3)))
 
 
+@given(seeds, families, sources, st.sampled_from(SEARCHES), st.integers(2, 6))
+@few
+def test_sentences_that_come_in_late_come_out_the_same(build, options, seed, family, sources, search, size):
+    model, wanted = build(seed, family=family), options(max_length=None, max_extra=3, batch_size=1, **search)
+    with patch.object(batches, "PATIENCE", -100):
+        joined = decode(model, sources * 2, wanted.but(batch_size=size))
+    same(joined, decode(model, sources * 2, wanted))
+
+
 @given(seeds, families, st.data())
+@few
 def test_the_order_of_sentences_does_not_matter(build, options, seed, family, data):
     model, given_order = build(seed, family=family), data.draw(sources)
     places = data.draw(st.permutations(range(len(given_order))))
@@ -59,6 +73,7 @@ def test_the_order_of_sentences_does_not_matter(build, options, seed, family, da
 
 
 @given(seeds, families, sources, st.sampled_from(SEARCHES))
+@few
 def test_cached_decoding_equals_decoding_from_scratch(build, options, seed, family, sources, search):
     """A tap that lets everything pass goes through the whole sequence at every step, without a cache."""
     model = build(seed, family=family)
@@ -66,6 +81,7 @@ def test_cached_decoding_equals_decoding_from_scratch(build, options, seed, fami
 
 
 @given(seeds, families, sources)
+@few
 def test_a_beam_of_one_is_greedy(build, options, seed, family, sources):
     """A record is only kept by beam search, so it makes sure that beams are searched."""
     model = build(seed, family=family)
@@ -73,6 +89,7 @@ def test_a_beam_of_one_is_greedy(build, options, seed, family, sources):
 
 
 @given(seeds, families, st.lists(st.integers(4, 7), min_size=1, max_size=5))
+@few
 def test_greedy_takes_the_likeliest_token_at_every_step(build, options, seed, family, source):
     model = build(seed, family=family)
     ((found,),) = decode(model, [source], options(beam=1))
@@ -96,7 +113,7 @@ PENALTIES = [{}, {"length_penalty": 0.0}, {"length_penalty": 2.0}, {"length_pena
 
 
 @given(seeds, families, st.lists(st.integers(4, 7), min_size=1, max_size=4), st.sampled_from(PENALTIES))
-@settings(max_examples=30)
+@few
 def test_a_beam_as_wide_as_the_space_equals_brute_force(build, options, seed, family, source, penalty):
     model, limit = build(seed, family=family), 4
     for changes in ({}, {"min_length": 2}):
@@ -104,18 +121,28 @@ def test_a_beam_as_wide_as_the_space_equals_brute_force(build, options, seed, fa
         same(decode(model, [source], wanted), [every_output(model, source, limit, wanted)[:5]])
 
 
-@given(seeds, sources, st.sampled_from(PENALTIES), st.integers(1, 3))
-def test_the_search_never_stops_while_something_better_may_come(build, options, seed, sources, penalty, n_best):
-    """A search for more outputs goes on for longer and, for the first ones, finds the same."""
-    model = build(seed)
-    wanted = options(beam=4, n_best=n_best, max_length=9, **penalty)
-    longer = decode(model, sources, wanted.but(n_best=4))
-    finished = [[each for each in outputs if each.finished] for outputs in longer]
-    for outputs, more in zip(decode(model, sources, wanted), finished, strict=True):
-        assert [each.ids for each in outputs if each.finished] == [each.ids for each in more][:n_best]
+@given(st.sampled_from(PENALTIES), st.floats(-50, 0), st.floats(-50, 0), st.integers(1, 30), st.data())
+def test_no_continuation_scores_better_than_its_best_case(options, penalty, total, more, length, data):
+    limit = data.draw(st.integers(length + 1, 60))
+    end, ranking = data.draw(st.integers(length + 1, limit)), Ranking(options(**penalty))
+    assert ranking.score(total + more, end) <= ranking.best_case(total, length, limit) + 1e-12
+
+
+@pytest.mark.parametrize("penalty", PENALTIES, ids=str)
+def test_the_search_stops_early_and_still_finds_what_it_would_have_found(build, options, penalty):
+    """Without the stop rule every search goes on to its longest output."""
+    n_stopped = 0
+    for seed in range(2, 5):
+        wanted, record, whole = options(beam=3, n_best=1 + seed % 2, max_length=14, **penalty), {}, {}
+        found = decode(build(seed), [[4, 5, 6], [7]], wanted, record=record)
+        with patch.object(Ranking, "best_case", lambda *_: math.inf):
+            same(found, decode(build(seed), [[4, 5, 6], [7]], wanted, record=whole))
+        n_stopped += sum(len(record[index]) < len(whole[index]) for index in record)
+    assert n_stopped > 0
 
 
 @given(seeds, families, sources, st.sampled_from(PENALTIES))
+@few
 def test_outputs_are_sorted_distinct_and_as_long_as_allowed(build, options, seed, family, sources, penalty):
     for outputs in decode(build(seed, family=family), sources, options(beam=5, n_best=5, **penalty)):
         assert outputs == sorted(outputs, key=lambda each: (not each.finished, -each.score))
@@ -127,6 +154,7 @@ def test_outputs_are_sorted_distinct_and_as_long_as_allowed(build, options, seed
 
 
 @given(seeds, families, sources, st.sampled_from(SEARCHES))
+@few
 def test_reported_scores_are_those_of_forced_decoding(build, options, seed, family, sources, search):
     model, wanted = build(seed, family=family), options(**search)
     for source, outputs in zip(sources, decode(model, sources, wanted), strict=True):
@@ -148,6 +176,7 @@ def test_scores_are_the_log_softmax_of_the_model(build):
 
 
 @given(seeds, families, sources)
+@few
 def test_an_ensemble_of_one_model_twice_is_the_model(build, options, seed, family, sources):
     model = build(seed, family=family)
     same(decode([model, model], sources, options(beam=3, batch_size=2)), decode(model, sources, options(beam=3)))
@@ -163,6 +192,7 @@ def test_an_ensemble_scores_with_the_mean_of_probabilities(build):
 @given(
     seeds, families, st.lists(st.integers(4, 7), min_size=1, max_size=5), st.sampled_from([{}, {"temperature": 1.0}])
 )
+@few
 def test_a_stream_is_the_whole_output_token_by_token(build, options, seed, family, source, how):
     model, wanted = build(seed, family=family), options(beam=1, **how)
     ((whole,),) = decode(model, [source], wanted)
@@ -170,6 +200,7 @@ def test_a_stream_is_the_whole_output_token_by_token(build, options, seed, famil
 
 
 @given(seeds, families, st.data())
+@few
 def test_every_output_begins_with_its_prefix(build, options, seed, family, data):
     model, texts = build(seed, family=family), data.draw(sources)
     prefixes = data.draw(

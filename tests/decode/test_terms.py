@@ -1,12 +1,13 @@
 """Terms are in the output, or the output says which are not."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearhead.decode import decode, score
 from clearhead.decode.constraints import progress_of
 
+few = settings(max_examples=10)
 spelling = st.lists(st.integers(4, 7), min_size=1, max_size=3).map(tuple)
 term = st.lists(spelling, min_size=1, max_size=2).map(tuple)
 terms = st.lists(term, max_size=3).map(tuple)
@@ -34,6 +35,7 @@ def test_a_term_asked_for_twice_must_come_twice():
 
 
 @given(st.integers(0, 50), st.sampled_from(["encoder-decoder", "decoder"]), st.data())
+@few
 def test_every_term_is_held_or_reported(build, options, seed, family, data):
     texts = data.draw(sources)
     wanted = [data.draw(terms) for _ in texts]

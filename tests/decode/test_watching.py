@@ -2,12 +2,13 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearhead.decode import Plan, alternatives, decode, decode_each, score, sentences_of, stream
 from clearhead.model import Trace
 
+few = settings(max_examples=10)
 seeds = st.integers(0, 50)
 sources = st.lists(st.lists(st.integers(4, 7), min_size=1, max_size=5), min_size=1, max_size=4)
 
@@ -23,6 +24,7 @@ def text_of(steps, depth, rank):
 
 
 @given(seeds, sources)
+@few
 def test_the_record_holds_the_whole_search_and_does_not_change_it(build, options, seed, sources):
     record = {}
     found = decode(build(seed), sources, options(beam=3, n_best=3, batch_size=2), record=record)
@@ -43,6 +45,7 @@ def test_the_record_holds_the_whole_search_and_does_not_change_it(build, options
 
 
 @given(seeds, sources, st.integers(0, 8), st.sampled_from([{"beam": 1}, {"beam": 3, "n_best": 2}]))
+@few
 def test_a_search_that_is_stopped_answers_with_what_it_has(build, options, seed, sources, n_steps, how):
     asked = iter(range(n_steps))
     stopping = lambda: next(asked, None) is None  # noqa: E731
@@ -100,6 +103,7 @@ def test_an_edit_changes_the_text(build, options):
 @given(
     seeds, st.sampled_from(["encoder-decoder", "decoder"]), st.lists(st.integers(4, 7), max_size=3), st.integers(1, 9)
 )
+@few
 def test_alternatives_are_the_likeliest_next_tokens_with_their_continuations(build, options, seed, family, prefix, n):
     model, source, search = build(seed, family=family), [4, 5, 6], options(beam=3)
     found = alternatives(model, source, prefix, n, search)

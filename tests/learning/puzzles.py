@@ -55,7 +55,7 @@ class Puzzles(Batches[PairBatch]):
 
     answer: Callable[[Row], Row]
     seed: int
-    size: int = 64
+    size: int = 32
 
     def __len__(self) -> int:
         return 1_000
@@ -71,11 +71,11 @@ class Puzzles(Batches[PairBatch]):
 
 
 @dataclass
-class Majorities(Batches[LabelBatch]):
-    """Rows labelled by their largest digit's third: small, middle or large."""
+class Comparisons(Batches[LabelBatch]):
+    """Rows with their labels."""
 
     seed: int
-    size: int = 64
+    size: int = 32
 
     def __len__(self) -> int:
         return 1_000
@@ -93,7 +93,7 @@ N_CLASSES = 3
 
 
 def labels(found: list[Row]) -> list[int]:
-    """What a text is about: whether it begins with less, the same or more than it ends with."""
+    """Whether a row begins with less than it ends with, the same, or more."""
     return [1 + (row[0] > row[-1]) - (row[0] < row[-1]) for row in found]
 
 
@@ -107,7 +107,7 @@ class NoJudge(LossJudge):
 def learned(model: ModelConfig, batches: Batches, loss: Loss, steps: int, seed: int) -> Transformer:
     torch.manual_seed(seed)
     transformer = Transformer(model)
-    config = TrainConfig(seed=seed, validate_every=steps, learning_rate=5e-3, muon_learning_rate=0.03)
+    config = TrainConfig(seed=seed, validate_every=steps, label_smoothing=0.0)
     for _ in train(Job(transformer, batches, loss, config, steps, NoJudge(), MemoryKeeper())):
         pass
     return transformer.eval()
@@ -115,7 +115,7 @@ def learned(model: ModelConfig, batches: Batches, loss: Loss, steps: int, seed: 
 
 def shape(**changes: object) -> ModelConfig:
     sizes = {"vocab_size": FIRST + N_DIGITS, "d_model": 64, "d_ff": 128, "n_heads": 4, "dropout": 0.0}
-    layers = {"n_encoder_layers": 2, "n_decoder_layers": 2, "norm": "pre", "init": "small"}
+    layers = {"n_encoder_layers": 1, "n_decoder_layers": 1, "norm": "pre", "init": "small"}
     return ModelConfig(**{**sizes, **layers, **changes})
 
 
@@ -131,7 +131,7 @@ def solved(puzzle: str, seed: int, steps: int) -> float:
 def classified(seed: int, steps: int) -> float:
     """The share of held-out rows that get their label."""
     settings = shape(family="encoder", n_classes=N_CLASSES)
-    model = learned(settings, Majorities(seed), label_loss(), steps, seed)
+    model = learned(settings, Comparisons(seed), label_loss(), steps, seed)
     asked = rows(seed, N_HELD_OUT, held_out=True)
     source, mask = rectangle(asked)
     with torch.no_grad():

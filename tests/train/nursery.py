@@ -4,7 +4,6 @@ Importing torch takes longer than a tiny training run. One parent that forks mak
 its file events. Orders come as lines of JSON, and answers go out as such.
 """
 
-import contextlib
 import json
 import os
 import resource
@@ -12,6 +11,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
 import torch
@@ -42,7 +42,7 @@ class Assassin:
         sync, write, log = os.fsync, folder_files.Hashed.write, folder_log.Log.write
 
         def fsync(descriptor):
-            self.event("fsync", os.readlink(f"/proc/self/fd/{descriptor}"))
+            self.event("fsync", Path(f"/proc/self/fd/{descriptor}").readlink())
             sync(descriptor)
 
         def hashed_write(file, content):
@@ -212,16 +212,18 @@ def carry_out(order: dict) -> dict:
         if codes.get(rank) is None and (code := ended(pid, 0.0 if rank == victim else patience)) is not None:
             codes[rank] = code
         if codes.get(rank) is None:
-            with contextlib.suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             codes[rank] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    output = "".join(Path(each["output"]).read_text(errors="replace") for each in orders if Path(each["output"]).exists())
+    output = "".join(
+        Path(each["output"]).read_text(errors="replace") for each in orders if Path(each["output"]).exists()
+    )
     return {"codes": [codes[rank] for rank in range(world)], "seconds": time.monotonic() - begin, "output": output}
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         command_line.main(sys.argv[1:])  # once, so that all that is imported on the way is there for every child
     for line in sys.stdin:
-        print(json.dumps(carry_out(json.loads(line))), flush=True)  # noqa: T201
+        print(json.dumps(carry_out(json.loads(line))), flush=True)

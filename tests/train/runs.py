@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-WORDS = "red blue green one two three cat dog bird sees likes eats".split()
+WORDS = ["red", "blue", "green", "one", "two", "three", "cat", "dog", "bird", "sees", "likes", "eats"]
 SMALL = {
     "tokenizer.method": "words", "model.d_model": 16, "model.d_ff": 32, "model.n_heads": 2, "model.n_encoder_layers": 1,
     "model.n_decoder_layers": 1, "data.batch_tokens": 128, "data.validation_share": 0.05, "train.threads": 1,
@@ -56,7 +56,8 @@ class Nursery:
             "args": self.arguments(name, steps, settings or {}), "run": str(self.place / name),
             "output": str(self.place / f"output-{self.n_orders}"), **order,
         }  # fmt: skip
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
         answer: dict[str, Any] = json.loads(self.process.stdout.readline())
@@ -65,9 +66,7 @@ class Nursery:
         return answer
 
     def end(self) -> None:
-        assert self.process.stdin
-        self.process.stdin.close()
-        self.process.wait(timeout=30)
+        self.process.communicate(timeout=30)
 
 
 def weights_in(run: Path) -> str:

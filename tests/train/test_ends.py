@@ -41,6 +41,37 @@ def test_a_signal_is_a_clean_stop_at_the_update_that_it_came_in(nursery, whole_r
     assert losses_in(run) == losses_in(whole_run)
 
 
+WAYS = {
+    "accumulating": {"train.accumulate": 2},
+    "in bf16": {"train.precision": "bf16"},
+    "with Adam": {"train.optimizer": "adam", "train.schedule": "paper", "train.warmup_steps": 4},
+    "with averages": {
+        "train.optimizer": "adamw",
+        "train.ema": 0.99,
+        "train.average_last": 3,
+        "train.schedule": "cosine",
+    },
+    "with word dropout": {"train.word_dropout": 0.2, "model.attention_dropout": 0.1, "model.dropout": 0.3},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [1, 2])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_run_may_be_stopped_anywhere_in_any_way_of_training(nursery, way, world):
+    settings, steps = EVERY | WAYS[way], 7
+    name = f"way-{way.split()[-1]}-{world}"
+    assert nursery.run(name, steps, settings, world=world)["codes"] == [0] * world
+    for step in range(1, steps + 1):
+        assert (
+            nursery.run(f"{name}-{step}", steps, settings, world=world, signal=15, at_step=step)["codes"]
+            == [143] * world
+        )
+        assert nursery.run(f"{name}-{step}", steps, settings, world=world)["codes"] == [0] * world
+        assert weights_in(nursery.place / f"{name}-{step}") == weights_in(nursery.place / name)
+        assert losses_in(nursery.place / f"{name}-{step}") == losses_in(nursery.place / name)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

@@ -8,7 +8,8 @@ import pytest
 
 from train.runs import checkpoints_in, log_of, losses_in, strays_in, weights_in
 
-OFTEN = {"train.save_every": 1, "train.validate_every": 4, "train.ema": 0.0}
+STEPS = 3
+OFTEN = {"train.save_every": 1, "train.validate_every": STEPS, "train.ema": 0.0, "train.score_sample": 1}
 
 
 def kind_of(event):
@@ -44,7 +45,7 @@ def complete_lines(run):
 
 @pytest.fixture(scope="module")
 def whole_run(nursery):
-    answer = nursery.run("whole", 4, OFTEN, watch=True)
+    answer = nursery.run("whole", STEPS, OFTEN, watch=True)
     assert answer["codes"] == [0], answer["output"]
     return nursery.place / "whole", answer["events"]
 
@@ -56,7 +57,7 @@ def test_a_kill_at_any_kind_of_file_event_costs_nothing_but_the_work_since_the_l
                  ("torn write", "checkpoints/./manifest.json"), ("os.rename", "weights.safetensors.")]:  # fmt: skip
         assert kind in last, f"{kind} is not seen any more: {sorted(last)}"
     for number in sorted(last.values()):
-        run = killed_and_resumed(nursery, f"killed-{number}", number, OFTEN, steps=4)
+        run = killed_and_resumed(nursery, f"killed-{number}", number, OFTEN, steps=STEPS)
         assert_same_run(run, whole)
 
 
@@ -64,20 +65,20 @@ def test_a_kill_at_any_kind_of_file_event_costs_nothing_but_the_work_since_the_l
 def test_a_kill_at_every_file_event_of_a_run_costs_nothing_but_the_work_since_the_last_save(nursery, whole_run):
     whole, events = whole_run
     for number in range(len(events)):
-        assert_same_run(killed_and_resumed(nursery, f"every-{number}", number, OFTEN, steps=4), whole)
+        assert_same_run(killed_and_resumed(nursery, f"every-{number}", number, OFTEN, steps=STEPS), whole)
 
 
 @pytest.mark.slow
 def test_a_kill_of_either_of_two_processes_costs_nothing_but_the_work_since_the_last_save(nursery):
-    whole = nursery.run("whole-of-two", 4, OFTEN, watch=True, world=2)
+    whole = nursery.run("whole-of-two", STEPS, OFTEN, watch=True, world=2)
     assert whole["codes"] == [0, 0]
     last = {kind_of(event): number for number, event in enumerate(whole["events"])}
     for number in sorted(last.values()):
-        run = killed_and_resumed(nursery, f"first-{number}", number, OFTEN, steps=4, world=2)
+        run = killed_and_resumed(nursery, f"first-{number}", number, OFTEN, steps=STEPS, world=2)
         assert_same_run(run, nursery.place / "whole-of-two")
-    for step in (1, 2, 4):  # the second process writes nothing: it dies during an update
-        nursery.run(f"second-{step}", 4, OFTEN, world=2, victim=1, signal=9, at_step=step)
-        assert nursery.run(f"second-{step}", 4, OFTEN, world=2)["codes"] == [0, 0]
+    for step in (1, 2, 3):  # the second process writes nothing: it dies during an update
+        nursery.run(f"second-{step}", STEPS, OFTEN, world=2, victim=1, signal=9, at_step=step)
+        assert nursery.run(f"second-{step}", STEPS, OFTEN, world=2)["codes"] == [0, 0]
         assert_same_run(nursery.place / f"second-{step}", nursery.place / "whole-of-two")
 
 
@@ -108,14 +109,14 @@ def test_twenty_kills_at_random_moments_change_no_bit(nursery, seed):
 def test_a_damaged_checkpoint_is_passed_over_and_costs_its_interval(nursery, whole_run):
     whole, events = whole_run
     commit = [n for n, event in enumerate(events) if kind_of(event) == ("os.rename", "checkpoints/.")][-1]
-    nursery.run("damaged", 4, OFTEN, watch=True, kill_at=commit)
+    nursery.run("damaged", STEPS, OFTEN, watch=True, kill_at=commit)
     run = nursery.place / "damaged"
     newest = checkpoints_in(run)[-1]
     weights = run / "checkpoints" / f"{newest:08d}" / "optimizer.safetensors"
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
-    resumed = nursery.run("damaged", 4, OFTEN)
+    resumed = nursery.run("damaged", STEPS, OFTEN)
     assert resumed["codes"] == [0]
     assert_same_run(run, whole)
     notes = [line["text"] for line in log_of(run) if line["kind"] == "note"]

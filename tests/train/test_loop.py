@@ -27,12 +27,14 @@ def test_every_report_is_a_line_of_strict_json():
 
 
 def test_training_lowers_the_loss():
-    losses = [report.loss for report in train(tiny_job(steps=30, validate_every=30)) if isinstance(report, Step)]
+    losses = [report.loss for report in reports_of(tiny_job(steps=30, validate_every=30), Step)]
     assert sum(losses[-5:]) < 0.9 * sum(losses[:5])
 
 
 def test_the_learning_rate_falls_to_nothing_at_the_end():
-    rates = [report.learning_rate for report in train(tiny_job(steps=25, validate_every=25)) if isinstance(report, Step)]
+    rates = [
+        report.learning_rate for report in train(tiny_job(steps=25, validate_every=25)) if isinstance(report, Step)
+    ]
     assert 0 < rates[-1] < 0.05 * max(rates)
 
 
@@ -160,7 +162,7 @@ def test_a_run_stopped_by_a_signal_and_gone_on_with_equals_one_that_was_not(at):
     keeper, stop, first = MemoryKeeper(), StopFlag(), []
     for report in train(tiny_job(keeper, stop=stop, ema=0.9, patience=3)):
         first.append(report)
-        if isinstance(report, Step) and report.step == at - 1 or at == 1:
+        if at == 1 or (isinstance(report, Step) and report.step == at - 1):
             stop.signal = 15
     rest = tiny_job(keeper, ema=0.9, patience=3)
     assert story([*first, *train(rest)]) == expected

@@ -14,8 +14,16 @@ from train.tiny import label_batch, pair_batch, text_batch, tiny_model
 SIZES = st.integers(1, 9)
 
 
-@given(n=st.integers(0, 17), d=SIZES, v=st.integers(2, 30), smoothing=st.sampled_from([0.0, 0.1, 0.5]),
-       bias=st.booleans(), at_once=st.integers(1, 200), factor=st.sampled_from([1.0, 0.25]), seed=st.integers(0, 99))  # fmt: skip
+@given(
+    n=st.integers(0, 17),
+    d=SIZES,
+    v=st.integers(2, 30),
+    smoothing=st.sampled_from([0.0, 0.1, 0.5]),
+    bias=st.booleans(),
+    at_once=st.integers(1, 200),
+    factor=st.sampled_from([1.0, 0.25]),
+    seed=st.integers(0, 99),
+)
 def test_the_fused_loss_equals_cross_entropy_in_value_and_in_every_gradient(
     n, d, v, smoothing, bias, at_once, factor, seed
 ):

@@ -76,18 +76,16 @@ def broken_job(place, value, keeper=None, **settings):
 def test_an_update_that_is_not_finite_changes_no_weight_and_names_the_place(place, value):
     keeper = MemoryKeeper()
     job, expected = broken_job(place, value, keeper, save_every=1)
-    weights = {}
+    reports = train(job)
+    while next(reports).step < AT - 1 or len(keeper.kept) < AT - 1:
+        pass
+    before = weights_of(job)
     with pytest.raises(NotFiniteError, match=expected) as caught:
-        for report in train(job):
-            if isinstance(report, Step):
-                weights = weights_of(job)
-                assert report.step < AT
+        list(reports)
+    after = weights_of(job)
     if place is spoiled_weight:  # that one was spoiled by us, the others must be as they were
-        for state in (weights, job.model.state_dict()):
-            state["decoder.norm.weight"] = torch.ones(1)
-        assert same(weights, dict(job.model.state_dict()) | {"decoder.norm.weight": torch.ones(1)})
-    else:
-        assert same(weights, weights_of(job))
+        del before["decoder.norm.weight"], after["decoder.norm.weight"]
+    assert same(before, after)
     assert keeper.steps() == [AT - 2, AT - 1]
     assert f"Update {AT} " in str(caught.value)
     assert caught.value.exit_code == 3

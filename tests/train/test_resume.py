@@ -38,7 +38,7 @@ def loss(model, batch):
 
 
 def demanding_job(keeper, **changes):
-    """A run in which everything that a checkpoint holds matters: dropout, averages, patience, cuts, skips, corrections."""
+    """A run in which all that a checkpoint holds matters: dropout, averages, patience, cuts, skips, corrections."""
     settings = {
         "steps": 30, "corrections": (Correction(3, 3 / 30, STEPS),), "model": {"dropout": 0.2}, "loss": loss,
         "batches": SomeBroken(7), "judge": LossJudge([1.0, 3.0, 2.0, 2.5, 2.7, 2.9]), "ema": 0.9, "patience": 9,

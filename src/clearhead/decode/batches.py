@@ -1,6 +1,7 @@
-"""Which sentences are decoded together: the longest first, and new ones come in when many have left.
+"""Which sentences are decoded together: those of a length, the longest first.
 
-A batch never changes what comes out of it, only how soon.
+Sentences that are done leave. The others are mostly done soon after, so new ones wait for a batch of their own; only
+when a few go on for much too long do new ones come in beside them. A batch never changes what comes out of it.
 """
 
 from collections import deque
@@ -12,6 +13,9 @@ from clearhead.decode.hypothesis import Hypothesis
 from clearhead.decode.plan import Plan, Sentence
 
 Result = tuple[Sentence, list[Hypothesis]]
+
+PATIENCE = 16
+"""Steps more than the longest source has tokens, after which a batch is no longer waited for: joining has its price."""
 
 
 class Batch(Protocol):
@@ -38,19 +42,19 @@ def in_batches(
     """Every sentence with its outputs, in the order in which they are done."""
     waiting = deque(sorted(sentences, key=lambda sentence: -size(sentence)))
     batch: Batch | None = None
-    room = 0
+    room = n_steps = overdue = 0
     while (waiting or batch) and not plan.should_stop():
         if batch:
             batch.advance()
+            n_steps += 1
             yield from batch.take_done()
-        if not batch:
-            room = room_for(waiting, plan)
+        if waiting and not batch:
+            room, n_steps, overdue = room_for(waiting[0], plan), 0, size(waiting[0]) + PATIENCE
         n_inside = len(batch) if batch else 0
-        # Coming in costs a copy of the cache, a batch that is not full wastes steps.
-        if waiting and n_inside <= room // 2:
+        if waiting and (n_inside == 0 or (n_steps > overdue and n_inside <= room // 2)):
             new = begin(plan, [waiting.popleft() for _ in range(min(room - n_inside, len(waiting)))])
             yield from new.take_done()
-            batch = joined(batch, new)
+            batch, n_steps = joined(batch, new), 0
     yield from (stopped(*result) for result in (batch.take_all() if batch else []))
     yield from (stopped(sentence, [Hypothesis((), 0.0, (), finished=False)]) for sentence in waiting)
 
@@ -63,11 +67,9 @@ def joined(batch: Batch | None, new: Batch) -> Batch:
     return batch
 
 
-def room_for(waiting: Sequence[Sentence], plan: Plan) -> int:
-    """How many sentences of the size of the next may be together."""
-    if plan.tap is not None or not waiting:
-        return 1
-    return max(1, min(plan.options.batch_size, plan.options.batch_tokens // size(waiting[0])))
+def room_for(longest: Sentence, plan: Plan) -> int:
+    """How many sentences of a size may be together; edits see one at a time."""
+    return 1 if plan.tap else max(1, min(plan.options.batch_size, plan.options.batch_tokens // size(longest)))
 
 
 def size(sentence: Sentence) -> int:

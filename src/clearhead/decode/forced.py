@@ -7,7 +7,7 @@ import torch
 from clearhead.config import DecodeConfig
 from clearhead.decode.batches import size
 from clearhead.decode.choice import top
-from clearhead.decode.decoder import DEFAULTS, SPECIALS, Models, decode
+from clearhead.decode.decoder import DEFAULTS, SPECIALS, Models, decode_each
 from clearhead.decode.forward import forward_of
 from clearhead.decode.hypothesis import Hypothesis
 from clearhead.decode.plan import Plan, Sentence, checked, never
@@ -67,30 +67,16 @@ def alternatives(
     blocked: Sequence[int] = SPECIALS,
 ) -> list[Hypothesis]:
     """What could follow the prefix: its n likeliest next tokens, likeliest first, each with its best continuation."""
-    plan = Plan(checked(models), options, start, end, tuple(blocked))
+    plan = Plan(checked(models), options.but(n_best=1), start, end, tuple(blocked))
     sentence = plan.sentence(0, source, prefix)
     with torch.inference_mode():
         log_probs, _ = read_prompts(forward_of(plan, [sentence], width=1), [sentence])
         values, tokens = top(Rules(plan).block(log_probs), min(n, log_probs.size(2)))
-    nexts = [
-        token for value, token in zip(values[0, 0].tolist(), tokens[0, 0].tolist(), strict=True) if value > -torch.inf
-    ]
-    going_on = [token for token in nexts if token != end]
-    outputs = iter(
-        decode(
-            plan.models,
-            [source] * len(going_on),
-            options.but(n_best=1),
-            prefixes=[(*prefix, token) for token in going_on],
-            start=start,
-            end=end,
-            blocked=blocked,
-        )
-    )
-    return [
-        score(plan.models, [(source, prefix)], options, start=start, end=end)[0] if token == end else next(outputs)[0]
-        for token in nexts
-    ]
+    nexts = tokens[values > -torch.inf].tolist()
+    going_on = [plan.sentence(token, source, (*prefix, token)) for token in nexts if token != end]
+    found = dict(decode_each(plan, going_on))
+    ending = score(plan.models, [(source, prefix)], options, start=start, end=end)
+    return [ending[0] if token == end else found[token][0] for token in nexts]
 
 
 @torch.inference_mode()

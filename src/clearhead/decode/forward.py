@@ -56,7 +56,9 @@ class Cached:
             width = max(self.source.size(1), other.source.size(1))
             self.mask = torch.cat([batch.source_mask(width) for batch in (self, other)])
             self.source = torch.cat([wider(source, width) for source in (self.source, other.source)])
+        n_unused = self.tree.forget()
         for mine, theirs in zip(self.caches, other.caches, strict=True):
+            mine.forget(n_unused)
             mine.join(theirs)
         self.tree.join(other.tree)
 

@@ -82,7 +82,8 @@ def guarded(
     second = again(replace(plan, options=blocking, record=record), attempts)
     kept = {}
     for index, (sentence, first) in suspects.items():
-        better = badness(plan, sentence, second[index][0]) < badness(plan, sentence, first[0])
+        whole = not plan.should_stop()  # else the second attempt is not one
+        better = whole and badness(plan, sentence, second[index][0]) < badness(plan, sentence, first[0])
         if better and plan.record is not None and record is not None:
             plan.record[index] = record[index]
         outcome = "decoded again, because the first output" if better else "a second attempt was no better: it"

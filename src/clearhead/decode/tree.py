@@ -55,6 +55,15 @@ class Tree:
         if self.seen is not None:
             self.seen = self.seen[sentences]
 
+    def forget(self) -> int:
+        """Gives up the first slots, which belonged to sentences that have left; answers with how many they were."""
+        if self.seen is None:
+            return 0
+        n_slots = int(self.seen.any(dim=1).any(dim=0).int().argmax())
+        self.seen = self.seen[..., n_slots:]
+        self.n_slots -= n_slots
+        return n_slots
+
     def join(self, other: "Tree") -> None:
         """Other sentences come in below, their slots moved to end where these end."""
         trees = (self, other)

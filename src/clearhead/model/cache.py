@@ -129,6 +129,13 @@ class Cache:
         for layer, new in zip(self.layers, other.layers, strict=True):
             layer.source = joined(layer.source, new.source)
 
+    def forget(self, n_slots: int) -> None:
+        """The first slots, which no row looks at any more, are given up."""
+        self.own = self.tokens()[..., n_slots:, :]
+        self.length = self.capacity = self.length - n_slots
+        if self.start is not None:
+            self.start = (self.start - n_slots).clamp_min(0)
+
     def tokens(self) -> Float[Tensor, "L 2 B H S K"]:
         """The keys and values of the tokens so far."""
         assert self.own is not None, "nothing was decoded yet"

@@ -41,7 +41,7 @@ class Step:
         self.decoder, self.n_heads, self.norm_first = model.decoder, model.config.n_heads, model.config.norm == "pre"
         self.tokens = model.tokens.weight
         self.scale = math.sqrt(model.config.d_model) if model.config.scale_embeddings else 1.0
-        self.final = parts(model.decoder.norm) if self.norm_first else None
+        self.final = parts(model.decoder.norm) if isinstance(model.decoder.norm, nn.LayerNorm) else None
         self.head = model.head.matrix(self.tokens), model.head.bias
         self.layers = [layer(block) for block in model.decoder.layers if isinstance(block, Block)]
         self.activation = ACTIVATIONS[model.config.activation]

@@ -1,6 +1,7 @@
 """The training loop: a generator of reports. Who draws, writes or counts them is not its business."""
 
 import math
+import signal
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from clearhead.train.ranks import Ranks
 from clearhead.train.report import Chosen, Correction, Note, Report, Saved, Step, Stopped, Validation
 from clearhead.train.schedule import learning_rate_factor
 from clearhead.train.signals import StopFlag
-from clearhead.train.state import Keeper, State, Tensors, load
+from clearhead.train.state import Keeper, State, Tensors, load, whole
 from clearhead.train.update import Objective, Outcome, shared, update
 
 VALIDATIONS = 12
@@ -83,7 +84,7 @@ def train(job: Job) -> Iterator[Report]:
         yield step_report(job, state, outcome)
         if outcome.stop:
             yield saved(job, state)
-            yield Stopped(state.counters.step, "a signal asked for it", job.stop.signal)
+            yield Stopped(state.counters.step, "a signal asked for it", job.stop.signal or signal.SIGTERM)
             return
         yield from corrected(job, state, watch)
         yield from looked_at(job, state, watch)
@@ -212,18 +213,27 @@ def validated(job: Job, state: State) -> Validation:
     """Measure, and remember whether it was the best so far; without a score, the lowest loss is best."""
     counters = state.counters
     counters.validated = counters.step
-    job.model.eval()
-    loss, score = job.judge.loss(job.model), job.judge.score(job.model, whole=False)
+    model = whole_model(job)
+    loss, score = job.judge.loss(model), job.judge.score(model, whole=False)
     merit = job.ranks.from_first(-loss if score is None else score)
     best = counters.best is None or merit > counters.best
     if best:
         counters.best, counters.best_step, counters.waited = merit, counters.step, 0
     else:
         counters.waited += 1
-    samples = job.judge.samples(job.model)
+    samples = job.judge.samples(model)
     return Validation(
         counters.step, loss, math.exp(min(loss, 700)), score, job.judge.name, best, samples, counters.seconds
     )
+
+
+def whole_model(job: Job) -> Transformer:
+    """The model as it is measured: put together for the time, where its weights are split over processes."""
+    model = job.model
+    if job.config.shard and job.ranks.world > 1:
+        model = Transformer(job.model.config).to(next(job.model.parameters()).device)
+        load(model.state_dict(), whole(job.model.state_dict()))
+    return model.eval()
 
 
 def saved(job: Job, state: State) -> Saved:
@@ -258,9 +268,9 @@ def chosen(job: Job, state: State) -> Iterator[Report]:
     candidates = dict(weights_to_try(job, state))
     for name, weights in candidates.items():
         load(job.model.state_dict(), weights)
-        job.model.eval()
-        score = job.judge.score(job.model, whole=True)
-        scores[name] = -job.judge.loss(job.model) if score is None else score
+        model = whole_model(job)
+        score = job.judge.score(model, whole=True)
+        scores[name] = job.ranks.from_first(-job.judge.loss(model) if score is None else score)
     best = max(scores, key=scores.__getitem__)
     load(job.model.state_dict(), candidates[best])
     yield Chosen(state.counters.step, best, scores)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,11 @@ def joined_ranks(device: torch.device) -> Iterator[Ranks]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    yield Ranks(dist.get_rank(), world, device.type)
-    dist.destroy_process_group()  # not after an error: the others would be waited for
+    store, rank, _ = next(rendezvous("env://"))
+    # After a restart, the store that torchrun shares still holds the addresses of the processes that died.
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    store = dist.PrefixStore(attempt, store)  # type: ignore[attr-defined]
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", store=store, rank=rank, world_size=world)
+    yield Ranks(rank, world, device.type)
+    dist.barrier()  # not after an error: the others would never come
+    dist.destroy_process_group()

@@ -1,0 +1,381 @@
+"""Decoding speed: clearhead beside CTranslate2 with the same weights and Hugging Face's generate, interleaved.
+
+    script/bench decode [--run RUN] [--repeats 5] [--sentences 1000] [--lines 100000] [--quick]
+
+Prints Markdown tables: the share of outputs that equal CTranslate2's, throughput, latency of one sentence, start-up,
+memory, and the speed of `clearhead translate` on a long file. Weights are random unless a run is given, so every output
+is forced to one length; a run is measured at its natural lengths as well.
+"""
+
+import argparse
+import gzip
+import json
+import multiprocessing
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from multiprocessing.pool import Pool
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from clearhead.config import Config, DecodeConfig, ModelConfig, TokenizerConfig
+from clearhead.decode import decode
+from clearhead.folder import RunFolder
+from clearhead.model import Transformer
+from clearhead.tasks.translator import ended
+from clearhead.text import Tokenizer
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT.parent / "shared" / "data" / "multi30k"
+LENGTH = 15
+"""Tokens of every output, where lengths are forced."""
+FORCED = {"min_length": LENGTH, "max_length": LENGTH, "guard": False}
+PAUSE = 0.3
+"""Seconds before each measurement, in which the threads of the engine before it fall asleep."""
+
+
+Sources = dict[str, list[list[int]]]
+"""The sentences as each model reads them."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One measurement."""
+
+    engine: str
+    model: str
+    beam: int
+    workers: int = 1
+    threads: int = 2
+    precision: str = "float32"
+    batch: int = 64
+    n_sentences: int = 1000
+    length: int | None = LENGTH
+    outputs: bool = False
+
+
+Measure = Callable[[Job], dict[str, Any]]
+"""Seconds of a job, and its outputs where they are asked for."""
+
+THROUGHPUT = {
+    "clearhead, 1 × 2 threads": Job("clearhead", "", 1),
+    "clearhead, 2 × 1": Job("clearhead", "", 1, workers=2, threads=1),
+    "CTranslate2 fp32, 1 × 2": Job("ct2", "", 1),
+    "CTranslate2 fp32, 2 × 1": Job("ct2", "", 1, workers=2, threads=1),
+    "HF generate, 1 × 2": Job("hf", "", 1),
+    "CTranslate2 int8, 1 × 2": Job("ct2", "", 1, precision="int8"),
+    "CTranslate2 int8, 2 × 1": Job("ct2", "", 1, workers=2, threads=1, precision="int8"),
+}
+LATENCY = {
+    "clearhead": Job("clearhead", "", 1, threads=1, batch=1),
+    "CTranslate2 fp32": Job("ct2", "", 1, threads=1, batch=1),
+    "HF generate": Job("hf", "", 1, threads=1, batch=1),
+    "CTranslate2 int8": Job("ct2", "", 1, threads=1, batch=1, precision="int8"),
+}
+
+
+def corpus() -> tuple[list[str], list[str]]:
+    """Text to learn a vocabulary from and sentences to translate: Multi30k, or made-up ones of like lengths."""
+    if DATA.exists():
+        english, german, test = (
+            gzip.decompress((DATA / name).read_bytes()).decode().splitlines()
+            for name in ("train.en.gz", "train.de.gz", "test2016.en.gz")
+        )
+        return english + german, test
+    rng = np.random.default_rng(0)
+    words = [f"word{n}" for n in range(8_000)]
+    texts = [" ".join(rng.choice(words, rng.integers(8, 18))) for _ in range(21_000)]
+    return texts[1_000:], texts[:1_000]
+
+
+def random_model(config: ModelConfig) -> Transformer:
+    """Random weights with nothing at zero or one, and layers that weigh more than the token they came from."""
+    torch.manual_seed(0)
+    model = Transformer(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.mul_(0.2 if name == "tokens.weight" else 6 if parameter.dim() > 1 else 1)
+            parameter.add_(torch.randn_like(parameter), alpha=0.02 if parameter.dim() == 1 else 0)
+    return model
+
+
+def write_models(folder: Path, run: str | None, sizes: list[str], train: list[str]) -> Tokenizer:
+    """A run folder for each size and for the given run, and the same weights as the peers read them."""
+    tokenizer = Tokenizer.learn(train, TokenizerConfig(vocab_size=8_000))
+    for size in sizes:
+        config = ModelConfig.preset(size, vocab_size=tokenizer.vocab_size)
+        made = RunFolder.create(folder / size, Config(model=config), tokenizer)
+        made.write_weights(random_model(config).state_dict())
+    if run:
+        (folder / "run").symlink_to(Path(run).resolve())
+    for name in [*sizes, *(["run"] if run else [])]:
+        model = RunFolder.open(folder / name).model()
+        tables = {f"{side}.positions.table": getattr(model, side).positions.table for side in ("encoder", "decoder")}
+        np.savez(folder / f"{name}.npz", **{path: x.numpy() for path, x in (model.state_dict() | tables).items()})
+        (folder / f"{name}.json").write_text(model.config.model_dump_json())
+    return tokenizer
+
+
+class Clearhead:
+    """Our engine: in this process, or in worker processes that share the sentences."""
+
+    def __init__(self, folder: Path, sources: Sources, pool: Pool) -> None:
+        self.folder, self.sources, self.pool = folder, sources, pool
+
+    def __call__(self, job: Job) -> dict[str, Any]:
+        sources = self.sources[job.model][: job.n_sentences]
+        if job.workers == 1:
+            torch.set_num_threads(job.threads)
+            model = loaded(self.folder / job.model)
+            begin = time.perf_counter()
+            outputs = decoded(model, sources, job)
+            return {"seconds": time.perf_counter() - begin, "outputs": outputs}
+        ordered = sorted(sources, key=len)
+        shares = [(self.folder / job.model, ordered[i :: job.workers], job) for i in range(job.workers)]
+        begin = time.perf_counter()
+        self.pool.starmap(in_worker, shares, chunksize=1)
+        return {"seconds": time.perf_counter() - begin, "outputs": None}
+
+
+def decoded(model: Transformer, sources: list[list[int]], job: Job) -> list[list[int]]:
+    return [list(best.ids) for best, *_ in decode(model, sources, asked(job))]
+
+
+def asked(job: Job) -> DecodeConfig:
+    options: dict[str, Any] = {"beam": job.beam, "batch_size": job.batch} | (FORCED if job.length else {})
+    if job.outputs:  # compared with an engine that has no guard; random weights repeat themselves, which proves little
+        options |= {"guard": False, "no_repeat_ngram": 1 if job.length else 0}
+    return DecodeConfig(**options)
+
+
+@cache
+def loaded(path: Path) -> Transformer:
+    """A model, read once by each process."""
+    return RunFolder.open(path).model()
+
+
+def begin_worker() -> None:
+    torch.set_num_threads(1)
+
+
+def in_worker(path: Path, sources: list[list[int]], job: Job) -> None:
+    decoded(loaded(path), sources, job)
+
+
+class Peers:
+    """The process of the other engines."""
+
+    def __init__(self, python: Path, folder: Path) -> None:
+        command = [python, ROOT / "benchmarks" / "peers.py", folder]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.versions = self.answer()
+
+    def __call__(self, job: Job) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(asdict(job)) + "\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+    def answer(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return answer
+
+
+@contextmanager
+def engines(folder: Path, python: Path, sources: Sources) -> Iterator[tuple[Measure, dict[str, str]]]:
+    """How to measure a job on any engine, and the versions of the peers."""
+    with multiprocessing.get_context("spawn").Pool(2, begin_worker) as pool:
+        ours, peers = Clearhead(folder, sources, pool), Peers(python, folder)
+
+        def measure(job: Job) -> dict[str, Any]:
+            time.sleep(PAUSE)
+            return ours(job) if job.engine == "clearhead" else peers(job)
+
+        try:
+            yield measure, peers.versions
+        finally:
+            peers.process.kill()
+            peers.process.wait()
+
+
+def interleaved(measure: Measure, jobs: dict[str, Job], repeats: int) -> dict[str, list[float]]:
+    """Seconds of each job in each round; the round before the first warms up."""
+    seconds: dict[str, list[float]] = {name: [] for name in jobs}
+    for repeat in range(repeats + 1):
+        for name, job in jobs.items():
+            warm = replace(job, n_sentences=min(job.n_sentences, 2 * job.batch)) if repeat == 0 else job
+            found = measure(warm)["seconds"]
+            if repeat:
+                seconds[name].append(found)
+    return seconds
+
+
+def table(
+    title: str, columns: dict[str, dict[str, list[float]]], show: Callable[[float], str], better: Callable[..., float]
+) -> None:
+    """A row per engine, a column per case, and below them how clearhead's best compares with the peers' best."""
+    rows = list(dict.fromkeys(name for column in columns.values() for name in column))
+    print(f"\n| {title} | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 1)}")
+    for row in rows:
+        cells = [show(statistics.median(column[row])) if row in column else "–" for column in columns.values()]
+        print(f"| {row} | {' | '.join(cells)} |")
+    for peer in ("CTranslate2 fp32", "HF generate"):
+        cells = [ratio(column, peer, better) for column in columns.values()]
+        print(f"| clearhead ÷ {peer} | {' | '.join(cells)} |", flush=True)
+
+
+def ratio(column: dict[str, list[float]], peer: str, better: Callable[..., float]) -> str:
+    """The median over the rounds of our figure to theirs, both in the configuration that does best."""
+
+    def best(engine: str) -> list[float]:
+        return better((column[name] for name in column if name.startswith(engine)), key=statistics.median, default=[])
+
+    ours, theirs = best("clearhead"), best(peer)
+    return f"{statistics.median(a / b for a, b in zip(ours, theirs, strict=True)):.2f}" if theirs else "–"
+
+
+def agreement(measure: Measure, models: list[str], n_sentences: int) -> None:
+    """How many outputs are those of CTranslate2, token by token."""
+    print("\n| outputs equal to CTranslate2's | greedy | beam 4 | distinct tokens |\n|---|---|---|---|")
+    for model in models:
+        # At natural lengths the beams are ranked by other penalties, so only greedy outputs must be the same.
+        natural = model == "run"
+        job = Job("clearhead", model, 1, n_sentences=n_sentences, length=None if natural else LENGTH, outputs=True)
+        cells, tokens = ["–", "–"], set()
+        for column, beam in enumerate([1] if natural else [1, 4]):
+            ours, theirs = (measure(replace(job, engine=name, beam=beam))["outputs"] for name in ("clearhead", "ct2"))
+            cells[column] = f"{sum(a == b for a, b in zip(ours, theirs, strict=True))} of {len(ours)}"
+            tokens |= {token for output in ours for token in output}
+        print(f"| {model} | {' | '.join(cells)} | {len(tokens):,} |", flush=True)
+
+
+def throughput(measure: Measure, models: list[str], n_sentences: int, repeats: int, forced: bool) -> None:
+    unit = LENGTH * n_sentences if forced else n_sentences
+    columns = {}
+    for model in models:
+        for name, beam in (("greedy", 1), ("beam 4", 4)):
+            jobs = {
+                engine: replace(job, model=model, beam=beam, n_sentences=n_sentences, length=LENGTH if forced else None)
+                for engine, job in THROUGHPUT.items()
+                if forced or job.engine != "hf"  # its weights are not ours, so it would not stop where we do
+            }
+            found = interleaved(measure, jobs, repeats)
+            columns[f"{model} {name}"] = {row: [unit / seconds for seconds in found[row]] for row in found}
+    table("target tokens/s" if forced else "sentences/s, natural lengths", columns, "{:,.0f}".format, max)
+
+
+def latency(measure: Measure, models: list[str], n_sentences: int, repeats: int) -> None:
+    columns = {}
+    for model in models:
+        for name, beam in (("greedy", 1), ("beam 4", 4)):
+            jobs = {
+                engine: replace(job, model=model, beam=beam, n_sentences=n_sentences) for engine, job in LATENCY.items()
+            }
+            found = interleaved(measure, jobs, repeats)
+            columns[f"{model} {name}"] = {row: [1e3 * each / n_sentences for each in found[row]] for row in found}
+    table("ms per sentence, batch 1, one thread", columns, "{:.1f}".format, min)
+
+
+def timed(command: list[str | Path]) -> tuple[float, float]:
+    """Seconds that a command takes and GB that it needs at most."""
+    begin = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - begin
+    assert status == 0, f"{command} failed"
+    return seconds, usage.ru_maxrss / 1e6
+
+
+def translate_command(run: Path, *arguments: str | Path, beam: int = 1) -> list[str | Path]:
+    settings = [f"--set=decode.{name}={str(value).lower()}" for name, value in FORCED.items()]
+    return [sys.executable, "-m", "clearhead", "translate", run, f"--beam={beam}", *settings, *arguments]
+
+
+def start_up(folder: Path, repeats: int) -> None:
+    """From the shell's prompt to the first translation."""
+    commands: dict[str, list[str | Path]] = {
+        "import torch": [sys.executable, "-c", "import torch"],
+        "clearhead translate (tiny)": translate_command(folder / "tiny", "A man rides a bike."),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(repeats):
+        for name, command in commands.items():
+            seconds[name].append(timed(command)[0])
+    torch_alone, ours = (statistics.median(each) for each in seconds.values())
+    print("\n| start-up | seconds |\n|---|---|")
+    print(f"| import torch | {torch_alone:.2f} |\n| first translation, tiny | {ours:.2f} |")
+    print(f"| difference | {ours - torch_alone:.2f} |", flush=True)
+
+
+def files(folder: Path, measure: Measure, model: str, texts: list[str], n_lines: int) -> None:
+    """`clearhead translate` on a long file beside the engine on its sentences, and the memory of base."""
+    lines = [texts[i % len(texts)] for i in range(n_lines)]
+    (folder / "lines.txt").write_text("".join(f"{line}\n" for line in lines))
+    job = Job("clearhead", model, 1, n_sentences=len(texts))
+    before = interleaved(measure, {model: job}, 2)[model]
+    whole = timed(translate_command(folder / model, "--input", folder / "lines.txt", "--output", folder / "out.txt"))
+    batch = statistics.median(before + interleaved(measure, {model: job}, 2)[model])
+    speeds = n_lines / whole[0], len(texts) / batch
+    print(f"\n| {model} greedy, 1 × 2 threads | lines/s | GB |\n|---|---|---|")
+    print(f"| clearhead translate, {n_lines:,} lines | {speeds[0]:,.0f} | {whole[1]:.2f} |")
+    print(f"| decode() | {speeds[1]:,.0f} | |\n| ratio | {speeds[0] / speeds[1]:.2f} | |")
+    (folder / "lines.txt").write_text("".join(f"{line}\n" for line in texts))
+    _, memory = timed(translate_command(folder / "base", "--input", folder / "lines.txt", beam=5))
+    print(f"\nPeak memory of base, {len(texts):,} lines, beam 5: {memory:.2f} GB", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", help="a trained translator to measure as well")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--sentences", type=int, default=1_000)
+    parser.add_argument("--lines", type=int, default=100_000, help="lines of the long file")
+    parser.add_argument("--only", nargs="*", choices=["agreement", "throughput", "latency", "start-up", "files"])
+    parser.add_argument("--quick", action="store_true", help="a few sentences, two rounds")
+    parser.add_argument("--peers", type=Path, default=ROOT / ".venv-peers" / "bin" / "python")
+    options = parser.parse_args()
+    if options.quick:
+        options.repeats, options.sentences, options.lines = 2, 64, 1_000
+    wanted = options.only or ["agreement", "throughput", "latency", "start-up", "files"]
+    train, test = corpus()
+    texts, trained = test[: options.sentences], ["run"] if options.run else []
+    n_sentences = len(texts)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        tokenizer = write_models(folder, options.run, ["tiny", "small", "base"], train)
+        ids = ended(tokenizer, texts)
+        sources = dict.fromkeys(["tiny", "small", "base"], ids)
+        if options.run:
+            sources["run"] = ended(RunFolder.open(options.run).source_tokenizer(), texts)
+        (folder / "sources.json").write_text(json.dumps(sources))
+        with engines(folder, options.peers, sources) as (measure, versions):
+            known = ", ".join(f"{name} {version}" for name, version in versions.items())
+            length = statistics.mean(map(len, ids))
+            print(f"{n_sentences:,} sentences of {length:.1f} tokens; torch {torch.__version__}, {known}.")
+            if "agreement" in wanted:
+                agreement(measure, ["tiny", "small", "base", *trained], min(200, n_sentences))
+            if "throughput" in wanted:
+                throughput(measure, ["small", "base"], n_sentences, options.repeats, forced=True)
+            if "throughput" in wanted and trained:
+                throughput(measure, trained, n_sentences, options.repeats, forced=False)
+            if "latency" in wanted:
+                latency(measure, ["tiny", "small", *trained], min(50, n_sentences), options.repeats)
+            if "start-up" in wanted:
+                start_up(folder, options.repeats)
+            if "files" in wanted:
+                files(folder, measure, "small", texts, options.lines)
+
+
+if __name__ == "__main__":
+    main()
