@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from clearhead.decode import batches, decode, score, stream
 from clearhead.decode.ranking import Ranking
+from clearhead.decode.tree import Tree
 from clearhead.model import Tap
 
 FAMILIES = ["encoder-decoder", "decoder"]
@@ -61,6 +62,22 @@ def test_sentences_that_come_in_late_come_out_the_same(build, options, seed, fam
     with patch.object(batches, "PATIENCE", -100):
         joined = decode(model, sources * 2, wanted.but(batch_size=size))
     same(joined, decode(model, sources * 2, wanted))
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_batch_that_goes_on_forgets_those_that_have_left(build, options, beam):
+    """Always two at a time, one of which is much longer, so that the next comes in beside the last."""
+    texts = [[4, 5, 6, 7] * n for n in (4, 3, 2, 2, 1, 1)]
+    wanted, forgotten, forget = options(beam=beam, max_length=None, max_extra=2, min_length=99), [], Tree.forget
+
+    def counted(tree):
+        forgotten.append(forget(tree))
+        return forgotten[-1]
+
+    with patch.object(batches, "PATIENCE", -100), patch.object(Tree, "forget", counted):
+        found = decode(build(1), texts, wanted.but(batch_size=2))
+    assert any(forgotten)
+    same(found, decode(build(1), texts, wanted.but(batch_size=1)))
 
 
 @given(seeds, families, st.data())

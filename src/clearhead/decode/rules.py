@@ -52,7 +52,7 @@ def repeats(written: Int[Tensor, "N W T"], n: int, n_tokens: int) -> Bool[Tensor
         return torch.zeros(n_texts, width, n_tokens, dtype=torch.bool, device=written.device)
     runs = written.unfold(2, n, 1)  # (N, W, T - n + 1, n)
     last = written[:, :, None, length - n + 1 :]
-    same = (runs[..., :-1] == last).all(dim=-1) & (runs[..., 0] != NOTHING)
+    same = (runs[..., :-1] == last).all(dim=-1)
     return marked(runs[..., -1].where(same, NOTHING), n_tokens)
 
 
