@@ -112,9 +112,6 @@ def ct2(job: dict[str, Any]) -> Callable[[Ids], Ids]:
     engine = translator(job["model"], job["workers"], job["threads"], job["precision"])
     ends = ("min_decoding_length", "max_decoding_length")
     options = {} if job["length"] is None else dict.fromkeys(ends, job["length"])
-    if job["outputs"]:
-        options |= {"suppress_sequences": [["0"], [str(START)], [str(UNKNOWN)]]}
-        options |= {"no_repeat_ngram_size": 1 if job["length"] else 0}
 
     def translate(sources: Ids) -> Ids:
         tokens = [as_words(source) for source in sources]

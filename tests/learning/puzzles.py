@@ -130,8 +130,8 @@ def solved(puzzle: str, seed: int, steps: int) -> float:
 
 def classified(seed: int, steps: int) -> float:
     """The share of held-out rows that get their label."""
-    settings = shape(family="encoder", n_classes=N_CLASSES)
-    model = learned(settings, Comparisons(seed), label_loss(), steps, seed)
+    settings = shape(family="encoder", n_classes=N_CLASSES, n_encoder_layers=2)
+    model = learned(settings, Comparisons(seed, size=64), label_loss(), steps, seed)
     asked = rows(seed, N_HELD_OUT, held_out=True)
     source, mask = rectangle(asked)
     with torch.no_grad():

@@ -105,7 +105,7 @@ def child(order: dict) -> int:
         return gradients(Path(order["gradients"]))
     code = command_line.main(order["args"])
     if order.get("watch"):
-        Path(order["output"]).with_suffix(".events").write_text(json.dumps(assassin.events))
+        Path(order["output"] + ".events").write_text(json.dumps(assassin.events))
     return code
 
 

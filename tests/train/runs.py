@@ -61,7 +61,7 @@ class Nursery:
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
         answer: dict[str, Any] = json.loads(self.process.stdout.readline())
-        if order.get("watch") and (events := Path(f"{order['output']}.0").with_suffix(".events")).exists():
+        if order.get("watch") and (events := Path(f"{order['output']}.0.events")).exists():
             answer["events"] = json.loads(events.read_text())
         return answer
 

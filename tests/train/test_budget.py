@@ -1,6 +1,6 @@
 """A run that was given a time ends when it is over, however the machine's pace changes."""
 
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 import pytest
 
@@ -40,7 +40,7 @@ def budgeted_job(clock, monkeypatch, pace, keeper=None, steps=STEPS, validation=
     def timed(objective, batches, *args, **kwargs):
         clock.now += pace(clock.updates / steps)
         clock.updates += 1
-        return update(objective, batches, *args, **kwargs) if keeper else Outcome(1.0, 1.0, 10, stop=False)
+        return update(objective, batches, *args, **kwargs) if keeper is not None else Outcome(1.0, 1.0, 10, stop=False)
 
     monkeypatch.setattr(loop_module, "update", timed)
     if keeper is None:  # nothing is learned here: only the clock matters
@@ -50,7 +50,7 @@ def budgeted_job(clock, monkeypatch, pace, keeper=None, steps=STEPS, validation=
 
 
 def slow_at_first(share):
-    return 90.0 if share < 0.3 else 30.0
+    return 30.0 if share < 0.3 else 15.0
 
 
 PACES = {
@@ -90,19 +90,19 @@ def test_a_corrected_schedule_has_no_jumps_and_still_ends_at_nothing(monkeypatch
 
 def test_a_run_that_goes_on_repeats_the_corrections_and_changes_no_bit(monkeypatch):
     clock, keeper = Clock(monkeypatch), MemoryKeeper()
-    settings = {"keep_checkpoints": 100, "save_every": 4, "steps": 30}
+    settings = {"keep_checkpoints": 100, "save_every": 4, "steps": 50}
     with monkeypatch.context() as patch:
         story = list(train(budgeted_job(clock, patch, slow_at_first, keeper, **settings)))
     corrections = tuple(report for report in story if isinstance(report, Correction))
     assert corrections
     last = corrections[-1].step
     saves = [report.step for report in story if isinstance(report, Saved)]
-    for step in (max((at for at in saves if at < corrections[0].step), default=None), saves[-1]):
-        kept = MemoryKeeper({at: checkpoint for at, checkpoint in keeper.kept.items() if step and at <= step})
+    for step in (0, max(at for at in saves if at < last)):
+        kept = MemoryKeeper({at: checkpoint for at, checkpoint in keeper.kept.items() if at <= step})
         with monkeypatch.context() as patch:
             rest = budgeted_job(clock, patch, lambda _: 1.0, kept, corrections=corrections, **settings)
-            again = [report for report in train(rest) if report.step <= max(last, step or 0)]
-        later = [report for report in story if (step or 0) < report.step <= last]
+            again = list(takewhile(lambda report: report.step <= last, train(rest)))
+        later = [report for report in story if step < report.step <= last]
         assert [r for r in again if isinstance(r, Correction)] == [r for r in later if isinstance(r, Correction)]
         assert losses(again) == losses(later)
 

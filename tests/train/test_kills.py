@@ -17,6 +17,21 @@ def kind_of(event):
     return event[0], re.sub(r"[0-9]{8}|tmp-[0-9]+", "", event[1])
 
 
+def last_of_each_kind(events):
+    """The number of the last event of each kind, which has all others before it; those that must be there are."""
+    last = {kind_of(event): number for number, event in enumerate(events)}
+    for kind in [
+        ("os.mkdir", "checkpoints/."),
+        ("torn write", "checkpoints/./manifest.json"),
+        ("os.rename", "checkpoints/."),
+        ("os.rename", "checkpoints/"),
+        ("torn line", "metrics.jsonl"),
+        ("os.rename", "weights.safetensors."),
+    ]:
+        assert kind in last, f"{kind} is not among {sorted(last)}"
+    return last
+
+
 def assert_same_run(run, other):
     assert weights_in(run) == weights_in(other)
     assert losses_in(run) == losses_in(other)
@@ -52,10 +67,7 @@ def whole_run(nursery):
 
 def test_a_kill_at_any_kind_of_file_event_costs_nothing_but_the_work_since_the_last_save(nursery, whole_run):
     whole, events = whole_run
-    last = {kind_of(event): number for number, event in enumerate(events)}  # the last of a kind: with all that precedes
-    for kind in [("os.rename", "checkpoints/."), ("os.mkdir", "checkpoints/."), ("torn line", "metrics.jsonl"),
-                 ("torn write", "checkpoints/./manifest.json"), ("os.rename", "weights.safetensors.")]:  # fmt: skip
-        assert kind in last, f"{kind} is not seen any more: {sorted(last)}"
+    last = last_of_each_kind(events)
     for number in sorted(last.values()):
         run = killed_and_resumed(nursery, f"killed-{number}", number, OFTEN, steps=STEPS)
         assert_same_run(run, whole)
@@ -72,7 +84,7 @@ def test_a_kill_at_every_file_event_of_a_run_costs_nothing_but_the_work_since_th
 def test_a_kill_of_either_of_two_processes_costs_nothing_but_the_work_since_the_last_save(nursery):
     whole = nursery.run("whole-of-two", STEPS, OFTEN, watch=True, world=2)
     assert whole["codes"] == [0, 0]
-    last = {kind_of(event): number for number, event in enumerate(whole["events"])}
+    last = last_of_each_kind(whole["events"])
     for number in sorted(last.values()):
         run = killed_and_resumed(nursery, f"first-{number}", number, OFTEN, steps=STEPS, world=2)
         assert_same_run(run, nursery.place / "whole-of-two")

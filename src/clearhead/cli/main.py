@@ -3,7 +3,6 @@
 Verbs import what they need when they run, so that `clearhead --help` is instant.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 from itertools import takewhile
@@ -19,10 +18,6 @@ from clearhead.cli.evaluate import average, evaluate, info
 from clearhead.cli.train import train
 from clearhead.cli.translate import translate
 from clearhead.errors import ClearheadError
-
-SPIN_COUNT = "1000"
-"""How often a thread of torch looks whether there is more to do before it lets go of its core. By default it looks for
-milliseconds, and on a machine that is busy with other things two threads then take several times as long as one."""
 
 app = typer.Typer(
     name="clearhead", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
@@ -52,7 +47,6 @@ def clearhead(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and answer with its exit code: 0 fine, 1 your input, 2 usage, 130 Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
     try:
         app(arguments, prog_name="clearhead")
     except SystemExit as stop:
