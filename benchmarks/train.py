@@ -16,6 +16,9 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -139,25 +142,56 @@ def machine() -> float:
     return 2 * 1024**3 / statistics.median(times)
 
 
-def measured(config: ModelConfig, some: list[PairBatch], repeats: int, steps: int, train: TrainConfig) -> str:
-    engines = {"clearhead": clearhead_step(config, train), "plain": plain_step(config)}
+def worker(name: str, size: str, options: argparse.Namespace, orders: Connection) -> None:
+    """An engine in a process of its own: does the steps it is asked for and answers with the seconds they took.
+
+    clearhead also tells the C library to keep freed memory, as `clearhead train` does; a plain loop does not.
+    """
+    if name == "clearhead":
+        keep_freed_memory()
+    some, vocab_size = batches(options.vocab_size, options.batch_tokens)
+    config = ModelConfig.preset(size, vocab_size=vocab_size)
+    step = (
+        clearhead_step(config, TrainConfig(optimizer=options.optimizer)) if name == "clearhead" else plain_step(config)
+    )
+    orders.send("ready")
+    while (numbers := orders.recv()) is not None:
+        begin = time.perf_counter()
+        for number in numbers:
+            step(some[number])
+        orders.send(time.perf_counter() - begin)
+
+
+def measured(size: str, config: ModelConfig, some: list[PairBatch], options: argparse.Namespace) -> str:
+    """One row: the engines take turns, each while the other waits."""
+    engines = {name: engine(name, size, options) for name in ("clearhead", "plain")}
     speeds: dict[str, list[float]] = {name: [] for name in engines}
     shares: list[float] = []
-    for repeat in range(repeats + 1):
-        chosen = [some[(repeat * steps + i) % len(some)] for i in range(steps)]
+    for repeat in range(options.repeats + 1):
+        numbers = [(repeat * options.steps + i) % len(some) for i in range(options.steps)]
         limit = machine()
-        for name, step in engines.items():
-            begin = time.perf_counter()
-            for batch in chosen:
-                step(batch)
-            seconds = time.perf_counter() - begin
+        for name, (_, orders) in engines.items():
+            orders.send(numbers)
+            seconds = orders.recv()
             if repeat:  # the first round warms up
-                speeds[name].append(sum(batch.n_tokens for batch in chosen) / seconds)
+                speeds[name].append(sum(some[number].n_tokens for number in numbers) / seconds)
                 if name == "clearhead":
-                    shares.append(sum(flops(config, batch) for batch in chosen) / seconds / limit)
+                    shares.append(sum(flops(config, some[number]) for number in numbers) / seconds / limit)
+    for process, orders in engines.values():
+        orders.send(None)
+        process.join()
     ours, plain = (statistics.median(speeds[name]) for name in ("clearhead", "plain"))
     ratio = statistics.median(a / b for a, b in zip(speeds["clearhead"], speeds["plain"], strict=True))
     return f"{ours:,.0f} | {plain:,.0f} | {ratio:.2f} | {100 * statistics.median(shares):.0f} %"
+
+
+def engine(name: str, size: str, options: argparse.Namespace) -> tuple[BaseProcess, Connection]:
+    """A worker that is ready to be asked."""
+    orders, theirs = get_context("spawn").Pipe()
+    process = get_context("spawn").Process(target=worker, args=(name, size, options, theirs), daemon=True)
+    process.start()
+    orders.recv()
+    return process, orders
 
 
 def where_time_goes(config: ModelConfig, some: list[PairBatch], train: TrainConfig) -> str:
@@ -203,7 +237,7 @@ def main() -> None:
     print("| size | clearhead, tokens/s | plain loop, tokens/s | ratio | MFU | peak memory, GB |")
     print("|---|---|---|---|---|---|")
     for size, config in configs.items():
-        row = measured(config, some, options.repeats, options.steps, train)
+        row = measured(size, config, some, options)
         print(f"| {size} | {row} | {peak_memory(size, options.vocab_size):.2f} |", flush=True)
     print(f"\n| size | {' | '.join([*KINDS, 'the rest'])} |\n|{'---|' * (len(KINDS) + 2)}")
     for size, config in configs.items():
