@@ -403,6 +403,8 @@ def explain(error: ValidationError, settings: type[Settings]) -> str:
     path = ".".join(filter(None, [section, *names]))
     if first["type"] == "extra_forbidden":
         return f"There is no setting {shown(path)}.{suggestion(names[-1], known)}"
+    if first["type"] == "string_pattern_mismatch":  # the help says it better than a pattern
+        return f"{path} = {shown(first['input'])} will not do.\n{known[names[-1]].description}"
     return f"{path} = {shown(first['input'])} will not do.\n{first['msg']}."
 
 
