@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.config import TokenizerConfig
-from clearhead.data.batches import ByLength, Mixture, Windows, conversation_batch, label_batch, pair_batch
+from clearhead.data.batches import ByLength, Mixture, Recut, Windows, conversation_batch, label_batch, pair_batch
 from clearhead.data.encoding import END, PAD, START, conversation_encoding, label_encoding, pair_encoding, text_encoding
 from clearhead.data.examples import Conversation, Labelled, Pair, pairs
 from clearhead.data.prepare import prepare
@@ -236,3 +236,19 @@ def test_a_real_tokenizer_gets_its_text_back(tmp_path):
         for row, example in enumerate(batch.indices.tolist()):
             assert tokenizer.decode(batch.source[row, batch.source_mask[row]].tolist()[:-1]) == examples[example].source
             assert tokenizer.decode(batch.target_out[row, batch.counts[row]].tolist()[:-1]) == examples[example].target
+
+
+def test_words_cut_anew_are_the_same_text_in_other_tokens_and_repeat_with_their_place(tmp_path):
+    examples = [Pair(f"Der Hund sieht {n} Katzen. 🐈", f"The dog sees {n} cats. 🐈") for n in range(40)]
+    tokenizer = Tokenizer.learn((side for pair in examples for side in pair), TokenizerConfig(vocab_size=400))
+    whole = ByLength(prepare(tmp_path, examples, pair_encoding(tokenizer, tokenizer)), pair_batch, 200, 0)
+    recut = Recut(whole, (tokenizer, tokenizer), dropout=0.5, seed=0)
+    assert len(recut) == len(whole)
+    for place in range(2 * len(recut)):
+        batch = recut.batch(place)
+        assert equal(batch, recut.batch(place))
+        assert batch.n_tokens > whole.batch(place).n_tokens
+        for row, example in enumerate(batch.indices.tolist()):
+            assert tokenizer.decode(batch.source[row, batch.source_mask[row]].tolist()[:-1]) == examples[example].source
+            assert tokenizer.decode(batch.target_out[row, batch.counts[row]].tolist()[:-1]) == examples[example].target
+    assert all(equal(one, other) for one, other in zip(recut.fixed(), whole.fixed(), strict=True))
