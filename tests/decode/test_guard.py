@@ -8,6 +8,7 @@ from clearhead.decode import decode
 from clearhead.decode.guard import repetition, unread
 from clearhead.decode.hypothesis import Hypothesis
 from clearhead.decode.plan import Plan
+from clearhead.model import Step
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_the_record_is_that_of_the_attempt_that_was_kept(parrot):
 
 
 def test_a_source_that_no_head_looks_at_is_unread(build):
-    plan = Plan((build(),), DecodeConfig())
+    plan = Plan((Step(build()),), DecodeConfig())
     output = Hypothesis((4, 5), 0.0, (), finished=True)
     with torch.inference_mode():
         assert unread(plan, plan.sentence(0, [4] * 40), output) > 0.5

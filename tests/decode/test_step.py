@@ -22,12 +22,37 @@ SHAPES = [
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_the_flat_step_equals_the_model(build, shape):
     model, target = build(**shape), torch.randint(8, (2, 7))
-    memory = mask = None
+    cache, step = model.new_cache(2), Step(model)
+    source = memory = mask = None
     if model.config.family == "encoder-decoder":
+        source = torch.randint(8, (2, 4))
         mask = masks.padding(torch.tensor([[True] * 4, [True] * 2 + [False] * 2]))
-        memory = model.encode(torch.randint(8, (2, 4)), mask)
-    whole, cache, step = model.logits(model.decode(target, memory, mask)), model.new_cache(2), Step(model)
-    model.decode(target[:, :2], memory, mask, cache)
+        memory = model.encode(source, mask)
+    whole = model.logits(model.decode(target, memory, mask))
     with torch.inference_mode():
-        found = [step(part, mask, cache) for part in target[:, 2:].split([1, 3, 1], dim=1)]
-    assert_close(torch.cat(found, dim=1), whole[:, 2:], atol=1e-5, rtol=1e-5)
+        if source is not None:
+            step.read(source, mask, cache)
+        found = [step(part, mask, cache) for part in target.split([2, 1, 3, 1], dim=1)]
+    assert_close(torch.cat(found, dim=1), whole, atol=1e-5, rtol=1e-5)
+
+
+def test_only_the_last_logits_are_computed_where_only_they_are_asked_for(build):
+    model, target = build(family="decoder"), torch.randint(8, (2, 7))
+    with torch.inference_mode():
+        whole = Step(model)(target, None, model.new_cache())
+        assert_close(Step(model)(target, None, model.new_cache(), n_last=3), whole[:, -3:])
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_eight_bits_change_the_logits_little(build, shape):
+    model, target = build(**shape), torch.randint(8, (2, 7))
+    exact, rounded = Step(model), Step(model, int8=True)
+    found = []
+    for step in (exact, rounded):
+        cache = model.new_cache()
+        with torch.inference_mode():
+            if model.config.family == "encoder-decoder":
+                step.read(torch.tensor([[5, 6, 7]] * 2), None, cache)
+            found.append(step(target, None, cache))
+    assert not torch.equal(*found)
+    assert (found[0] - found[1]).norm() < 0.1 * found[0].norm()

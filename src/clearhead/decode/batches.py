@@ -69,7 +69,9 @@ def joined(batch: Batch | None, new: Batch) -> Batch:
 
 def room_for(longest: Sentence, plan: Plan) -> int:
     """How many sentences of a size may be together; edits see one at a time."""
-    return 1 if plan.tap else max(1, min(plan.options.batch_size, plan.options.batch_tokens // size(longest)))
+    options = plan.options
+    width = 1 if options.temperature else options.beam
+    return 1 if plan.tap else max(1, min(options.batch_size, options.batch_tokens // (width * size(longest))))
 
 
 def size(sentence: Sentence) -> int:

@@ -11,15 +11,13 @@ from clearhead.decode.beam import Beam
 from clearhead.decode.constraints import TermBeam, progress_of
 from clearhead.decode.guard import faults, guarded
 from clearhead.decode.hypothesis import Hypothesis, Record
-from clearhead.decode.plan import Plan, Sentence, Term, checked, never
+from clearhead.decode.plan import Models, Plan, Sentence, Term, checked, never
 from clearhead.decode.single import Single
-from clearhead.model import Tap, Transformer
+from clearhead.model import Tap
 
 DEFAULTS = DecodeConfig()
 SPECIALS = (0, 1, 3)
 """Padding, start and unknown, which no output should hold."""
-
-Models = Transformer | Sequence[Transformer]
 
 
 def decode(

@@ -7,10 +7,10 @@ import torch
 from clearhead.config import DecodeConfig
 from clearhead.decode.batches import size
 from clearhead.decode.choice import top
-from clearhead.decode.decoder import DEFAULTS, SPECIALS, Models, decode_each
+from clearhead.decode.decoder import DEFAULTS, SPECIALS, decode_each
 from clearhead.decode.forward import forward_of
 from clearhead.decode.hypothesis import Hypothesis
-from clearhead.decode.plan import Plan, Sentence, checked, never
+from clearhead.decode.plan import Models, Plan, Sentence, checked, never
 from clearhead.decode.ranking import Ranking, hypothesis
 from clearhead.decode.rules import Rules
 from clearhead.decode.single import Single
@@ -50,7 +50,7 @@ def by_size(sentences: Sequence[Sentence], options: DecodeConfig) -> Iterator[li
     """Batches for one pass, which keeps the scores of every position and so takes fewer tokens at a time."""
     waiting = sorted(sentences, key=size)
     while waiting:
-        n_together = max(1, min(options.batch_size, options.batch_tokens // 8 // size(waiting[-1])))
+        n_together = max(1, min(options.batch_size, options.batch_tokens // 4 // size(waiting[-1])))
         yield waiting[-n_together:]
         del waiting[-n_together:]
 
@@ -75,11 +75,10 @@ def alternatives(
     nexts = tokens[values > -torch.inf].tolist()
     going_on = [plan.sentence(token, source, (*prefix, token)) for token in nexts if token != end]
     found = dict(decode_each(plan, going_on))
-    ending = score(plan.models, [(source, prefix)], options, start=start, end=end)
+    ending = score(plan.steps, [(source, prefix)], options, start=start, end=end)
     return [ending[0] if token == end else found[token][0] for token in nexts]
 
 
-@torch.inference_mode()
 def stream(
     models: Models,
     source: Sequence[int],
@@ -97,11 +96,13 @@ def stream(
     They are those that `decode` finds for this source alone with a beam of 1; the whole is the generator's value.
     """
     plan = Plan(checked(models), options, start, end, tuple(blocked), tap)
-    batch = Single(plan, [plan.sentence(0, source, prefix)])
+    with torch.inference_mode():  # only while computing: what the caller does in between is no business of ours
+        batch = Single(plan, [plan.sentence(0, source, prefix)])
     (draft,) = batch.drafts
     while True:
         if draft.node is not None and not draft.ended:
             yield draft.node.token
         if draft.done or should_stop():
             return batch.take_all()[0][1][0]
-        batch.advance()
+        with torch.inference_mode():
+            batch.advance()

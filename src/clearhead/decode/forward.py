@@ -17,28 +17,30 @@ class Cached:
     """Many sentences at once; each step costs the new tokens alone."""
 
     def __init__(self, plan: Plan, sentences: Sequence[Sentence], width: int) -> None:
-        self.models, self.steps, self.device = plan.models, plan.steps, plan.device
+        self.steps, self.device = plan.steps, plan.device
         self.source, self.mask = read_sources(plan, sentences)
         self.prompts = padded([sentence.prompt for sentence in sentences], self.device, left=True)
         self.tree = Tree([len(sentence.prompt) for sentence in sentences], self.device)
         # Output is seldom much longer than its source; where it is, the cache grows.
         expected = max(min(sentence.limit, len(sentence.source) + 16) for sentence in sentences)
         capacity = self.prompts.size(1) + width * expected
-        self.caches = [TreeCache(self.tree, model.config.n_decoder_layers, capacity) for model in self.models]
+        self.caches = [TreeCache(self.tree, model.config.n_decoder_layers, capacity) for model in plan.models]
 
     def read_prompts(self, n_last: int) -> Float[Tensor, "N T V"]:
         """The log-probabilities after each of the prompts' last tokens."""
-        logits = []
-        for model, cache in zip(self.models, self.caches, strict=True):
-            memory = None if self.source is None else model.encode(self.source, self.mask)
-            x = model.decode(self.prompts, memory, self.mask, cache)
-            logits.append(model.logits(x[:, -n_last:]))
-        return ensemble(logits)
+        if self.source is not None:
+            for step, cache in zip(self.steps, self.caches, strict=True):
+                step.read(self.source, self.mask, cache)
+        return self.log_probs(self.prompts, n_last)
 
     def step(self, tokens: Int[Tensor, "N W"], parents: Int[Tensor, "N W"] | None) -> Float[Tensor, "N W V"]:
         """The log-probabilities after each of these tokens, whose parents are hypotheses of the step before."""
         self.tree.grow(parents)
-        return ensemble([step(tokens, self.mask, cache) for step, cache in zip(self.steps, self.caches, strict=True)])
+        return self.log_probs(tokens)
+
+    def log_probs(self, tokens: Int[Tensor, "N W"], n_last: int | None = None) -> Float[Tensor, "N L V"]:
+        pairs = zip(self.steps, self.caches, strict=True)
+        return ensemble([step(tokens, self.mask, cache, n_last) for step, cache in pairs])
 
     def keep(self, sentences: Int[Tensor, " R"]) -> None:
         """The other sentences leave the batch."""

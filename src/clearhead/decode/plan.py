@@ -11,6 +11,8 @@ from clearhead.decode.hypothesis import Record
 from clearhead.errors import ModelError
 from clearhead.model import Step, Tap, Transformer
 
+Models = Transformer | Step | Sequence[Transformer | Step]
+"""One model or an ensemble; steps are models laid out for decoding, which is worth keeping between calls."""
 Term = tuple[tuple[int, ...], ...]
 """A term that must appear, in any one of its spellings (with and without a leading space, say)."""
 
@@ -49,7 +51,7 @@ def never() -> bool:
 class Plan:
     """What holds for all sentences of one call."""
 
-    models: tuple[Transformer, ...]
+    steps: tuple[Step, ...]
     options: DecodeConfig
     start: int = 1
     end: int = 2
@@ -60,8 +62,8 @@ class Plan:
     should_stop: Callable[[], bool] = never
 
     @cached_property
-    def steps(self) -> tuple[Step, ...]:
-        return tuple(map(Step, self.models))
+    def models(self) -> tuple[Transformer, ...]:
+        return tuple(step.model for step in self.steps)
 
     @property
     def device(self) -> torch.device:
@@ -95,15 +97,16 @@ class Plan:
         return min(ends, default=2**31) - n_context + 1
 
 
-def checked(models: Transformer | Sequence[Transformer]) -> tuple[Transformer, ...]:
+def checked(models: Models) -> tuple[Step, ...]:
     """One model or an ensemble, ready to decode."""
-    models = (models,) if isinstance(models, Transformer) else tuple(models)
-    kinds = {(model.config.family, model.config.vocab_size) for model in models}
+    models = (models,) if isinstance(models, Transformer | Step) else models
+    steps = tuple(model if isinstance(model, Step) else Step(model) for model in models)
+    kinds = {(step.model.config.family, step.model.config.vocab_size) for step in steps}
     if len(kinds) != 1 or "encoder" in {family for family, _ in kinds}:
         found = ", ".join(f"{family} of {n_tokens} tokens" for family, n_tokens in sorted(kinds)) or "no model"
         raise ModelError(
             f"Decoding needs models that write, all of one family and with one vocabulary.\nFound: {found}.\n"
             f"Give runs that were trained with the same tokenizer."
         )
-    assert not any(model.training for model in models), "a model that decodes is in eval mode"
-    return models
+    assert not any(step.model.training for step in steps), "a model that decodes is in eval mode"
+    return steps

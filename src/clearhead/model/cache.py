@@ -93,14 +93,14 @@ class Cache:
     def advance(self, n_new: int) -> None:
         self.length += n_new
 
-    def room(self, new: Float[Tensor, "B H T K"]) -> Float[Tensor, "L 2 B H C K"]:
-        """The tensor that holds all keys and values, with place for these."""
-        n_rows, n_heads, n_new, d_head = new.shape
+    def room(self, like: Float[Tensor, "..."], n_rows: int, n_heads: int, n_new: int) -> Float[Tensor, "L 2 B H C K"]:
+        """The tensor that holds all keys and values, with place for new tokens."""
         needed = self.length + n_new
         if self.own is None or needed > self.capacity:
             while self.capacity < needed:
                 self.capacity *= 2
-            grown = new.new_empty(len(self.layers), 2, n_rows, n_heads, self.capacity, d_head)
+            d_head = like.numel() // (n_rows * n_heads * n_new)
+            grown = like.new_empty(len(self.layers), 2, n_rows, n_heads, self.capacity, d_head)
             if self.own is not None:
                 grown[..., : self.length, :] = self.own[..., : self.length, :]
             self.own = grown
@@ -157,11 +157,11 @@ class LayerCache:
         self.source: KeysValues | None = None
 
     def extend(self, k: Float[Tensor, "B H T K"], v: Float[Tensor, "B H T K"]) -> KeysValues:
-        keys, values = self.whole.room(k)[self.index].unbind()
         begin, n_new = self.whole.length, k.size(2)
-        keys.narrow(2, begin, n_new).copy_(k.detach())
-        values.narrow(2, begin, n_new).copy_(v.detach())
-        return keys.narrow(2, 0, begin + n_new), values.narrow(2, 0, begin + n_new)
+        own = self.whole.room(k, k.size(0), k.size(1), n_new)[self.index]
+        own.narrow(3, begin, n_new).copy_(torch.stack([k, v]).detach())
+        k, v = own.narrow(3, 0, begin + n_new).unbind()
+        return k, v
 
     def recall(self, project: Callable[[], KeysValues]) -> KeysValues:
         if self.source is None:

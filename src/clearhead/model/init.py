@@ -28,7 +28,9 @@ BERT_STD = 0.02
 
 @torch.no_grad()
 def initialise(model: nn.Module, config: ModelConfig) -> None:
-    """Draw every weight of a Transformer anew."""
+    """Draw every weight of a Transformer anew; one without memory, which others will fill, is left alone."""
+    if next(model.parameters()).is_meta:
+        return
     for module in model.modules():
         if isinstance(module, nn.Linear):
             draw(module.weight, config)
