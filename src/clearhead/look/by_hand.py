@@ -1,0 +1,64 @@
+"""Any number of a look, by hand: what it was made of, and the arithmetic, in the order in which the paper tells it.
+
+Each number is computed anew in double precision from the tensors and weights that go into it. That it comes out as the
+model had it is tested for every kind of number.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from clearhead.errors import ModelError
+from clearhead.look.cell import RULES, Cell, Vector
+from clearhead.look.look import Look, without_head
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """One number with its derivation; `str()` tells it line by line."""
+
+    path: str
+    where: str
+    """The labels of its row and column."""
+    lines: tuple[tuple[str, float], ...]
+    """Each step of the arithmetic and what it comes to; the last is the number."""
+    model: float
+    """What the model had, in single precision."""
+    operands: Mapping[str, Vector] = field(default_factory=dict)
+    """The vectors that went in, whole."""
+    edited: bool = False
+    """The model's own number was replaced here, so the two need not agree."""
+
+    @property
+    def value(self) -> float:
+        """The number, computed anew."""
+        return self.lines[-1][1]
+
+    @property
+    def agrees(self) -> bool:
+        """Single precision keeps about seven digits of the largest number on the way."""
+        largest = max((abs(value) for _, value in self.lines if math.isfinite(value)), default=0.0)
+        return self.value == self.model or abs(self.value - self.model) <= 2e-5 * max(1.0, largest)
+
+    def __str__(self) -> str:
+        width = max(len(text) for text, _ in self.lines)
+        steps = [f"  {text.ljust(width)}  = {value:.6g}" for text, value in self.lines]
+        verdict = "edited here" if self.edited else "agrees" if self.agrees else "differs"
+        end = f"  computed anew {self.value:.6g}, the model had {self.model:.6g}: {verdict}"
+        return "\n".join([f"{self.path}  [{self.where}]", *steps, end])
+
+
+def by_hand(look: Look, path: str, row: int, col: int = 0, head: int | None = None) -> ByHand:
+    """How the number in a row and column came about."""
+    path, own = without_head(path)
+    head = own if head is None else head
+    values = look[path]
+    index = (row, col)[: values.values.ndim] if "head" not in values.axes else (look.checked_head(head or 0), row, col)
+    for place, size, axis in zip(index, values.values.shape, values.axes, strict=True):
+        if not 0 <= place < size:
+            raise ModelError(f"{path} has no {axis} {place}: it has {size}.\nUse 0 to {size - 1}.")
+    cell = Cell(look, path.rpartition(".")[0], row, col, head or 0)
+    lines = RULES[path.rpartition(".")[2]](cell)
+    names = [f"{axis} {labels[place]}" for axis, labels, place in zip(values.axes, values.labels, index, strict=True)]
+    number = float(values.values[index])
+    return ByHand(path, ", ".join(names), tuple(lines), number, cell.operands, path in look.taps)

@@ -1,0 +1,94 @@
+"""One HTML file that holds a look: its numbers, its pictures and all that draws them; nothing is fetched from anywhere.
+
+The page's modules are plain files under page/, which a server can hand out as they are. Here they become one script, so
+that the file works from a disk; a content policy allows this script and no other.
+"""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save
+
+PAGE = files("clearhead.look") / "page"
+IMPORT = re.compile(r'^import \{ ([^}]+) \} from "([^"]+)";\n', re.MULTILINE)
+EXPORT = re.compile(r"^export ((?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
+
+
+def page(meta: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> str:
+    """The whole page as text, for a look's `meta` and `tensors`."""
+    script, style = bundle("main.js"), (PAGE / "look.css").read_text(encoding="utf-8")
+    numbers = base64.b64encode(save({name: np.ascontiguousarray(value) for name, value in tensors.items()})).decode()
+    parts = {
+        '<meta charset="utf-8">\n': f'<meta charset="utf-8">\n{policy(script, style)}\n',
+        '<link rel="stylesheet" href="look.css">': f"<style>{style}</style>",
+        '<script type="module" src="main.js"></script>': f'<script type="application/json" id="look-meta">'
+        f'{inert(meta)}</script>\n<script type="text/plain" id="look-tensors">{numbers}</script>\n'
+        f'<script type="module">{script}</script>',
+    }
+    html = (PAGE / "look.html").read_text(encoding="utf-8")
+    for place, content in parts.items():
+        before, found, after = html.partition(place)
+        assert found, f"look.html has no {place}"
+        html = before + content + after
+    return html
+
+
+def inert(meta: Mapping[str, Any]) -> str:
+    """JSON in which no text can end the script element or mean anything to HTML."""
+    text = json.dumps(meta, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text.encode(errors="surrogatepass").decode(errors="replace")
+
+
+def policy(script: str, style: str) -> str:
+    """Only this very script and style may act; nothing may be fetched, sent or framed."""
+    rules = f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}; img-src data: blob:"
+    return f"<meta http-equiv=\"Content-Security-Policy\" content=\"{rules}; base-uri 'none'; form-action 'none'\">"
+
+
+def digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def bundle(first: str) -> str:
+    """All modules that the first one needs, each in a function of its own, in an order in which each finds its own."""
+    made: dict[str, str] = {}
+    add(first, made)
+    return "\n".join(made.values())
+
+
+def add(name: str, made: dict[str, str]) -> None:
+    text = (PAGE / name).read_text(encoding="utf-8")
+    wants = []
+    for names, path in IMPORT.findall(text):
+        other = resolved(name, path)
+        if other not in made:
+            add(other, made)
+        wants.append(f"const {{ {names} }} = {variable(other)};")
+    gives = ", ".join(found for _, found in EXPORT.findall(text))
+    body = EXPORT.sub(r"\1", IMPORT.sub("", text))
+    assert not re.search(r"^(import|export)\b", body, re.MULTILINE), f"{name} imports or exports in another form"
+    made[name] = f"const {variable(name)} = (() => {{\n{' '.join(wants)}\n{body}\nreturn {{ {gives} }};\n}})();"
+
+
+def resolved(name: str, path: str) -> str:
+    """The path of a module within the page, from how another names it."""
+    parts = name.split("/")[:-1]
+    for part in path.split("/"):
+        if part == "..":
+            parts.pop()
+        elif part != ".":
+            parts.append(part)
+    return "/".join(parts)
+
+
+def variable(name: str) -> str:
+    return "$" + re.sub(r"\W", "_", name.removesuffix(".js"))

@@ -1,0 +1,51 @@
+/** The keyboard: everything the pointer can do. Quiet while someone types, and can be switched off. */
+
+import { h, tick } from "./dom.js";
+
+const LIST = [
+  ["Tab, then ← ↑ → ↓", "move from cell to cell; Home, End, Ctrl Home, Ctrl End go far"],
+  ["[  ]", "the layer before, the layer after"],
+  [",  .", "the head before, the head after"],
+  ["1  2  3  4", "the stages of attention"],
+  ["Space", "the next step of the output"],
+  ["V  Shift V", "the next view, the view before"],
+  ["L", "open or close the arithmetic"],
+  ["T", "the numbers as a table"],
+  ["E", "take something out of the page"],
+  ["D", "light or dark"],
+  ["Esc", "close what is open"],
+  ["?", "this list"],
+];
+
+/** Listens for keys; `actions` maps each to what it does. */
+export class Keys {
+  constructor(actions) {
+    this.on = true;
+    this.actions = { ...actions, "?": () => this.help() };
+    this.dialog = h("dialog", { class: "help", "aria-label": "Keyboard" });
+    document.body.append(this.dialog);
+    addEventListener("keydown", (event) => this.press(event));
+  }
+
+  press(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    const { target } = event, typing =
+      target.closest?.("input:not([type=checkbox]), textarea, select, [contenteditable]");
+    if (typing || (event.key === " " && target.closest?.("button, a, summary, input"))) return;
+    const key = event.key.length === 1 && event.key !== event.key.toLowerCase() ? `Shift ${event.key.toLowerCase()}`
+      : event.key;
+    const act = this.actions[key];
+    if (!act || (!this.on && key !== "?" && key !== "Escape") || (this.dialog.open && key !== "?")) return;
+    event.preventDefault();
+    act();
+  }
+
+  help() {
+    if (this.dialog.open) return this.dialog.close();
+    this.dialog.replaceChildren(h("h2", {}, "Keyboard"),
+      h("dl", {}, LIST.flatMap(([keys, what]) => [h("dt", {}, h("kbd", {}, keys)), h("dd", {}, what)])),
+      tick("single keys do something", this.on, (on) => { this.on = on; }),
+      h("button", { type: "button", class: "pill", onclick: () => this.dialog.close() }, "Close"));
+    this.dialog.showModal();
+  }
+}

@@ -1,0 +1,99 @@
+/** What is selected: one object, which every view reads and writes, and which is the address of the page. */
+
+export const DEFAULTS = Object.freeze({
+  view: "attention", block: "", head: 0, q: 0, k: 0, stage: 4, // a cell of attention
+  scale: true, mask: true, // switched off: what softmax would say without
+  segment: "", pos: 0, dim: 0, // a number of a token's vector
+  layer: "", mix: "", sort: "layer", // a layer; heads together; the order of heads
+  aligner: "auto", words: true, specials: false, // how words are aligned
+  step: 0, temperature: 1, beam: "", // a step of the output; a node of the search
+  frame: 0, // a checkpoint of the film
+  ledger: true, table: false, // what is open
+});
+
+/** The selection as `#/view?name=value`, without what stands at its default. */
+export function written(selection) {
+  const query = new URLSearchParams();
+  for (const [name, standard] of Object.entries(DEFAULTS)) {
+    if (name !== "view" && selection[name] !== standard) query.set(name, String(selection[name]));
+  }
+  return `#/${selection.view}${query.size ? `?${query}` : ""}`;
+}
+
+/** The selection of an address; what it does not name, or says wrongly, stands at its default. */
+export function parsed(hash) {
+  const [, view, query] = /^#\/(\w*)\??(.*)$/.exec(hash) ?? [null, "", ""];
+  const selection = { ...DEFAULTS, view: view || DEFAULTS.view };
+  for (const [name, text] of new URLSearchParams(query)) {
+    if (!Object.hasOwn(DEFAULTS, name) || name === "view") continue;
+    const value = valueOf(text, typeof DEFAULTS[name]);
+    if (value !== undefined) selection[name] = value;
+  }
+  return selection;
+}
+
+function valueOf(text, type) {
+  if (type === "boolean") return text === "true" ? true : text === "false" ? false : undefined;
+  if (type === "string") return text;
+  const value = Number(text);
+  return text.trim() !== "" && Number.isFinite(value) ? value : undefined;
+}
+
+/** Holds the selection and tells everyone of a change. A frame without an address of its own keeps it in memory. */
+export class State {
+  constructor(fit) {
+    this.fit = fit; // puts a selection within what there is
+    this.listeners = [];
+    this.hovers = [];
+    this.hover = null;
+    this.addressed = location.protocol !== "about:";
+    this.now = fit(parsed(this.addressed ? location.hash : ""));
+    addEventListener("hashchange", () => this.follow(location.hash));
+  }
+
+  /** Changes some fields. `push` makes a place to come back to; without it the present place is rewritten. */
+  set(changes, { push = false } = {}) {
+    const before = this.now;
+    this.now = this.fit({ ...before, ...changes });
+    const address = written(this.now);
+    if (address === written(before)) return;
+    if (this.addressed) this.write(address, push);
+    this.tell(before);
+  }
+
+  /** New places at once, changes of the present one soon: browsers do not like hundreds of them in a second. */
+  write(address, push) {
+    clearTimeout(this.timer);
+    if (push && this.pending) this.pending();
+    const now = () => {
+      this.pending = null;
+      history[push ? "pushState" : "replaceState"](null, "", address);
+    };
+    if (push) return now();
+    this.pending = now;
+    this.timer = setTimeout(now, 150);
+  }
+
+  follow(hash) {
+    clearTimeout(this.timer);
+    this.pending = null;
+    const before = this.now;
+    this.now = this.fit(parsed(hash));
+    if (written(this.now) !== written(before)) this.tell(before);
+  }
+
+  tell(before) {
+    for (const listen of this.listeners) listen(this.now, before);
+  }
+
+  onChange(listen) {
+    this.listeners.push(listen);
+  }
+
+  /** What the pointer is over: shown everywhere at once, kept nowhere. */
+  point(hover) {
+    if (JSON.stringify(hover) === JSON.stringify(this.hover)) return;
+    this.hover = hover;
+    for (const listen of this.hovers) listen(hover);
+  }
+}

@@ -1,0 +1,138 @@
+"""A look shows what happened: the replay is the decode, and what it names is there."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from looks import look_at, spell
+from torch.testing import assert_close
+
+from clearhead.config import DecodeConfig
+from clearhead.decode import Plan, decode
+from clearhead.decode.forward import Cached
+from clearhead.decode.plan import checked
+from clearhead.errors import ModelError
+from clearhead.look import search_of
+
+few = settings(max_examples=8)
+seeds = st.integers(0, 99)
+sources = st.lists(st.integers(4, 22), min_size=1, max_size=6)
+
+
+def searched(model, source, width):
+    """The best output of a beam search, and its record."""
+    record = {}
+    found = decode(model, [source], DecodeConfig(beam=width, max_extra=6, guard=False), record=record)[0][0]
+    return [*found.ids, *([2] if found.finished else [])], record[0]
+
+
+def tree(model, source, width):
+    """The search as a look keeps it, and what it chose."""
+    chosen, record = searched(model, source, width)
+    texts = {c.token: spell([c.token])[0] for step in record for c in step}
+    divisors = [1.0 + step for step in range(len(record))]
+    return search_of(record, texts, width, ("paper", 0.6), divisors, chosen), chosen
+
+
+def cached_rows(model, source, search):
+    """The log-probabilities that the cached decoder saw on the winner's way, beam rows followed by parent."""
+    plan = Plan(checked(model), DecodeConfig(beam=search.width, max_extra=6))
+    forward = Cached(plan, [plan.sentence(0, source)], search.width)
+    rows = [forward.read_prompts(1)[0, 0]]
+    for nodes, rank in zip(search.steps, search.winner[:-1], strict=False):
+        kept = nodes[: search.width]
+        tokens, parents = (torch.tensor([[getattr(node, name) for node in kept]]) for name in ("id", "parent"))
+        rows.append(forward.step(tokens, parents)[0, rank])
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("width", [1, 4])
+@pytest.mark.parametrize("family", ["encoder-decoder", "decoder"])
+@given(seed=seeds, source=sources)
+@few
+def test_row_t_of_the_replay_is_step_t_of_the_cached_decode(build, family, width, seed, source):
+    model = build(seed, family=family)
+    with torch.inference_mode():
+        search, chosen = tree(model, source, width)
+        rows = cached_rows(model, source, search)
+    context = [1] if family == "encoder-decoder" else source
+    look = look_at(model, tuple(source), (*context, *chosen[:-1]))
+    replayed = look.logits.log_softmax(dim=-1)[len(context) - 1 :]
+    assert_close(replayed, rows, atol=1e-5, rtol=1e-5)
+    assert torch.equal(replayed.argmax(dim=-1), rows.argmax(dim=-1))
+
+
+@given(seeds, sources)
+@few
+def test_the_tree_spells_the_winner_and_says_why_others_lost(build, seed, source):
+    search, chosen = tree(build(seed), source, 3)
+    assert list(search.text(len(chosen) - 1, search.winner[-1])) == spell(chosen)
+    for step, nodes in enumerate(search.steps):
+        for node in nodes:
+            assert (node.state == "pruned") == ("are kept" in node.why)
+            assert node.score == pytest.approx(node.total / (1 + step))
+            if step:
+                before = search.steps[step - 1][node.parent]
+                assert node.total == pytest.approx(before.total + node.log_prob, abs=1e-4)
+
+
+def test_every_tensor_has_a_name_for_each_of_its_indices(look):
+    for path in look.paths:
+        found = look[path]
+        assert found.values.shape == tuple(map(len, found.labels)), path
+        assert len(found.axes) == found.values.ndim
+        assert str(np.asarray(found).shape[0]) in repr(found)
+
+
+def test_a_head_has_a_path_of_its_own(build):
+    look = look_at(build())
+    of_head = look["decoder.1.cross.3.pattern"]
+    assert np.array_equal(of_head, look["decoder.1.cross.pattern"].values[3])
+    assert np.array_equal(of_head, look.attention("decoder.1.cross", 3))
+    assert np.array_equal(of_head, look.attention("decoder.1.cross.3"))
+    mean = look["decoder.1.cross.pattern"].values.mean(axis=0)
+    assert np.allclose(look.attention("decoder.1.cross"), mean)
+    assert of_head.labels[0][1] == "▁w6 → ▁w10"
+    assert "▁w6 → ▁w10" in str(of_head)
+
+
+def test_an_unknown_path_is_answered_with_the_nearest(build):
+    with pytest.raises(ModelError, match=r"Did you mean one of these\? .*decoder.1.cross.pattern"):
+        look_at(build())["decoder.1.cross.patern"]
+
+
+def test_alternatives_are_the_likeliest_and_share_one_probability(build):
+    look = look_at(build())
+    for number in range(len(look.target)):
+        step = look.step(number)
+        probs = [guess.prob for guess in step.top]
+        assert probs == sorted(probs, reverse=True)
+        assert sum(probs) + step.rest == pytest.approx(1)
+        assert step.chosen.log_prob == pytest.approx(look.log_probs[number], abs=1e-5)
+        assert step.chosen.logit - step.log_sum_exp == pytest.approx(step.chosen.log_prob)
+        assert look.alternatives(number)[0].id == int(look.logits[number].argmax())
+
+
+@pytest.mark.parametrize("shape", [{}, {"norm": "pre"}, {"family": "decoder"}, {"family": "encoder"}], ids=str)
+def test_the_last_layer_of_the_lens_says_what_the_model_says(build, shape):
+    look = look_at(build(**shape))
+    for number, layers in enumerate(look.lens(4)):
+        assert len(layers) == 2
+        assert layers[-1] == pytest.approx(look.alternatives(number, 4)) or [g.id for g in layers[-1]] == [
+            g.id for g in look.alternatives(number, 4)
+        ]
+
+
+def test_classes_are_told_as_the_classifier_means_them(build):
+    look = look_at(build(family="encoder", n_classes=3))
+    assert sum(guess.prob for guess in look.verdict) == pytest.approx(1)
+    free = look_at(look.model, several=True, temperature=2.0)
+    for guess in free.verdict:
+        assert guess.prob == pytest.approx(1 / (1 + np.exp(-guess.logit / 2)))
+
+
+def test_gaps_are_where_the_mask_stands(build):
+    look = look_at(build(family="encoder"))
+    assert look.gaps == (3,)
+    assert str(look).splitlines()[-1].lstrip().startswith("3: ")

@@ -1,0 +1,63 @@
+"""The file itself: whole, small, and nothing in it that a text could break."""
+
+import base64
+import json
+import re
+
+import pytest
+from safetensors.numpy import load
+
+from clearhead.look.html import PAGE, bundle, inert
+
+KILOBYTE, MEGABYTE = 1_000, 1_000_000
+
+
+def modules():
+    return [path for folder in (PAGE, PAGE / "views") for path in folder.iterdir() if path.name.endswith(".js")]
+
+
+def test_the_modules_are_small_and_depend_on_nothing():
+    assert sum(len(path.read_bytes()) for path in [*modules(), PAGE / "look.css", PAGE / "look.html"]) < 150 * KILOBYTE
+    for path in modules():
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), path
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", text), path
+        assert all(name.startswith(".") for name in re.findall(r'from "([^"]+)"', text)), path
+
+
+def test_every_module_is_in_the_file_once():
+    script = bundle("main.js")
+    assert len(re.findall(r"^const \$\w+ = \(", script, re.MULTILINE)) == len(modules())
+    assert not re.search(r"^(import|export) ", script, re.MULTILINE)
+
+
+def test_json_in_a_page_is_the_same_json_and_inert():
+    meta = {"text": "</script><!--&\u2028\u2029", "lone": "\ud800", "number": [0, -1.5]}
+    text = inert(meta)
+    assert not re.search("[<>&\u2028\u2029]", text)
+    assert json.loads(text)["text"] == meta["text"]
+    assert text.encode()
+
+
+def test_the_file_holds_the_numbers_bit_for_bit(look_at):
+    look = look_at()
+    content = re.search(r'id="look-tensors">([^<]*)<', look.html())[1]
+    found = load(base64.b64decode(content))
+    assert all((found[name] == value).all() for name, value in look.tensors().items())
+    assert set(found) == set(look.tensors())
+
+
+@pytest.mark.parametrize(("preset", "limit"), [("tiny", 2 * MEGABYTE), ("base", 10 * MEGABYTE)])
+def test_thirty_tokens_fit_and_can_be_used_within_a_second(visit, look_at, preset, limit, file_of):
+    from clearhead.config import PRESETS
+
+    look = look_at(30, 30, **{**PRESETS[preset], "vocab_size": 64})
+    assert file_of(look).stat().st_size <= limit
+    waits = []
+    for _ in range(4):  # the machine may be busy with something else
+        tab = visit(look)
+        begun = tab.evaluate("performance.getEntriesByType('navigation')[0].responseStart")
+        waits.append(tab.evaluate("performance.getEntriesByName('look-ready')[0].startTime") - begun)
+        if waits[-1] < 1_000:
+            break
+    assert min(waits) < 1_000
