@@ -28,10 +28,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from clearhead import metrics
 from clearhead.config import Config, DecodeConfig, ModelConfig, TokenizerConfig
 from clearhead.decode import decode
 from clearhead.folder import RunFolder
-from clearhead.model import Transformer
+from clearhead.model import Step, Transformer
+from clearhead.tasks import Translator
 from clearhead.tasks.translator import ended
 from clearhead.text import Tokenizer
 
@@ -43,6 +45,8 @@ FORCED = {"min_length": LENGTH, "max_length": LENGTH, "guard": False}
 PAUSE = 0.3
 """Seconds before each measurement, in which the threads of the engine before it fall asleep."""
 
+
+PARTS = ["agreement", "throughput", "latency", "rounding", "start-up", "files"]
 
 Sources = dict[str, list[list[int]]]
 """The sentences as each model reads them."""
@@ -58,7 +62,7 @@ class Job:
     workers: int = 1
     threads: int = 2
     precision: str = "float32"
-    batch: int = 64
+    batch: int = 256
     n_sentences: int = 1000
     length: int | None = LENGTH
     outputs: bool = False
@@ -68,20 +72,27 @@ Measure = Callable[[Job], dict[str, Any]]
 """Seconds of a job, and its outputs where they are asked for."""
 
 THROUGHPUT = {
-    "clearhead, 1 × 2 threads": Job("clearhead", "", 1),
-    "clearhead, 2 × 1": Job("clearhead", "", 1, workers=2, threads=1),
-    "CTranslate2 fp32, 1 × 2": Job("ct2", "", 1),
-    "CTranslate2 fp32, 2 × 1": Job("ct2", "", 1, workers=2, threads=1),
-    "HF generate, 1 × 2": Job("hf", "", 1),
-    "CTranslate2 int8, 1 × 2": Job("ct2", "", 1, precision="int8"),
-    "CTranslate2 int8, 2 × 1": Job("ct2", "", 1, workers=2, threads=1, precision="int8"),
+    "clearhead fp32, 1 × 2 threads": Job("clearhead", "", 1),
+    "clearhead fp32, 2 × 1": Job("clearhead", "", 1, workers=2, threads=1),
+    "CTranslate2 fp32, 1 × 2": Job("ct2", "", 1, batch=64),
+    "CTranslate2 fp32, 2 × 1": Job("ct2", "", 1, workers=2, threads=1, batch=64),
+    "CTranslate2 fp32, 2 × 1, batches of 256": Job("ct2", "", 1, workers=2, threads=1),
+    "HF generate, 1 × 2": Job("hf", "", 1, batch=64),
+    "clearhead int8, 2 × 1": Job("clearhead", "", 1, workers=2, threads=1, precision="int8"),
+    "CTranslate2 int8, 2 × 1": Job("ct2", "", 1, workers=2, threads=1, precision="int8", batch=64),
+    "CTranslate2 int8, 2 × 1, batches of 256": Job("ct2", "", 1, workers=2, threads=1, precision="int8"),
 }
 LATENCY = {
-    "clearhead": Job("clearhead", "", 1, threads=1, batch=1),
+    "clearhead fp32": Job("clearhead", "", 1, threads=1, batch=1),
     "CTranslate2 fp32": Job("ct2", "", 1, threads=1, batch=1),
     "HF generate": Job("hf", "", 1, threads=1, batch=1),
     "CTranslate2 int8": Job("ct2", "", 1, threads=1, batch=1, precision="int8"),
 }
+RATIOS = [
+    ("clearhead fp32", "CTranslate2 fp32"),
+    ("clearhead fp32", "HF generate"),
+    ("clearhead int8", "CTranslate2 int8"),
+]
 
 
 def corpus() -> tuple[list[str], list[str]]:
@@ -141,7 +152,7 @@ class Clearhead:
         sources = self.sources[job.model][: job.n_sentences]
         if job.workers == 1:
             torch.set_num_threads(job.threads)
-            model = loaded(self.folder / job.model)
+            model = loaded(self.folder / job.model, job.precision == "int8")
             begin = time.perf_counter()
             outputs = decoded(model, sources, job)
             return {"seconds": time.perf_counter() - begin, "outputs": outputs}
@@ -152,7 +163,7 @@ class Clearhead:
         return {"seconds": time.perf_counter() - begin, "outputs": None}
 
 
-def decoded(model: Transformer, sources: list[list[int]], job: Job) -> list[list[int]]:
+def decoded(model: Step, sources: list[list[int]], job: Job) -> list[list[int]]:
     options = DecodeConfig(beam=job.beam, batch_size=job.batch, **(FORCED if job.length else {}))
     if job.outputs:  # compared with an engine that has no guard and blocks nothing
         return [list(best.ids) for best, *_ in decode(model, sources, options.but(guard=False), blocked=())]
@@ -160,9 +171,9 @@ def decoded(model: Transformer, sources: list[list[int]], job: Job) -> list[list
 
 
 @cache
-def loaded(path: Path) -> Transformer:
+def loaded(path: Path, int8: bool) -> Step:
     """A model, read once by each process."""
-    return RunFolder.open(path).model()
+    return Step(RunFolder.open(path).model(), int8)
 
 
 def begin_worker() -> None:
@@ -170,7 +181,7 @@ def begin_worker() -> None:
 
 
 def in_worker(path: Path, sources: list[list[int]], job: Job) -> None:
-    decoded(loaded(path), sources, job)
+    decoded(loaded(path, job.precision == "int8"), sources, job)
 
 
 class Peers:
@@ -231,19 +242,19 @@ def table(
     for row in rows:
         cells = [show(statistics.median(column[row])) if row in column else "–" for column in columns.values()]
         print(f"| {row} | {' | '.join(cells)} |")
-    for peer in ("CTranslate2 fp32", "HF generate"):
-        cells = [ratio(column, peer, better) for column in columns.values()]
-        print(f"| clearhead ÷ {peer} | {' | '.join(cells)} |", flush=True)
+    for engine, peer in RATIOS:
+        cells = [ratio(column, engine, peer, better) for column in columns.values()]
+        print(f"| {engine} ÷ {peer} | {' | '.join(cells)} |", flush=True)
 
 
-def ratio(column: dict[str, list[float]], peer: str, better: Callable[..., float]) -> str:
+def ratio(column: dict[str, list[float]], engine: str, peer: str, better: Callable[..., float]) -> str:
     """The median over the rounds of our figure to theirs, both in the configuration that does best."""
 
     def best(engine: str) -> list[float]:
         return better((column[name] for name in column if name.startswith(engine)), key=statistics.median, default=[])
 
-    ours, theirs = best("clearhead"), best(peer)
-    return f"{statistics.median(a / b for a, b in zip(ours, theirs, strict=True)):.2f}" if theirs else "–"
+    ours, theirs = best(engine), best(peer)
+    return f"{statistics.median(a / b for a, b in zip(ours, theirs, strict=True)):.2f}" if ours and theirs else "–"
 
 
 def agreement(measure: Measure, models: list[str], n_sentences: int) -> None:
@@ -327,17 +338,27 @@ def files(folder: Path, measure: Measure, model: str, texts: list[str], n_lines:
     """`clearhead translate` on a long file beside the engine on its sentences, and the memory of base."""
     lines = [texts[i % len(texts)] for i in range(n_lines)]
     (folder / "lines.txt").write_text("".join(f"{line}\n" for line in lines))
-    job = Job("clearhead", model, 1, n_sentences=len(texts))
+    job = Job("clearhead", model, 1, workers=2, threads=1, n_sentences=len(texts))
     before = interleaved(measure, {model: job}, 2)[model]
     whole = timed(translate_command(folder / model, "--input", folder / "lines.txt", "--output", folder / "out.txt"))
     batch = statistics.median(before + interleaved(measure, {model: job}, 2)[model])
     speeds = n_lines / whole[0], len(texts) / batch
-    print(f"\n| {model} greedy, 1 × 2 threads | lines/s | GB |\n|---|---|---|")
+    print(f"\n| {model} greedy, 2 × 1 threads | lines/s | GB |\n|---|---|---|")
     print(f"| clearhead translate, {n_lines:,} lines | {speeds[0]:,.0f} | {whole[1]:.2f} |")
     print(f"| decode() | {speeds[1]:,.0f} | |\n| ratio | {speeds[0] / speeds[1]:.2f} | |")
     (folder / "lines.txt").write_text("".join(f"{line}\n" for line in texts))
     _, memory = timed(translate_command(folder / "base", "--input", folder / "lines.txt", beam=5))
     print(f"\nPeak memory of base, {len(texts):,} lines, beam 5: {memory:.2f} GB", flush=True)
+
+
+def rounding(run: str, texts: list[str]) -> None:
+    """What 8 bits cost a trained run."""
+    references = gzip.decompress((DATA / "test2016.de.gz").read_bytes()).decode().splitlines()[: len(texts)]
+    torch.set_num_threads(2)
+    print("\n| beam 5 | BLEU |\n|---|---|")
+    for name, int8 in (("fp32", False), ("int8", True)):
+        found = Translator.load(run, int8=int8).translate(texts, beam=5)
+        print(f"| {name} | {metrics.bleu([str(one) for one in found], references).value:.2f} |", flush=True)
 
 
 def main() -> None:
@@ -346,13 +367,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--sentences", type=int, default=1_000)
     parser.add_argument("--lines", type=int, default=100_000, help="lines of the long file")
-    parser.add_argument("--only", nargs="*", choices=["agreement", "throughput", "latency", "start-up", "files"])
+    parser.add_argument("--only", nargs="*", choices=PARTS)
     parser.add_argument("--quick", action="store_true", help="a few sentences, two rounds")
     parser.add_argument("--peers", type=Path, default=ROOT / ".venv-peers" / "bin" / "python")
     options = parser.parse_args()
     if options.quick:
         options.repeats, options.sentences, options.lines = 2, 64, 1_000
-    wanted = options.only or ["agreement", "throughput", "latency", "start-up", "files"]
+    wanted = options.only or PARTS
     train, test = corpus()
     texts, trained = test[: options.sentences], ["run"] if options.run else []
     n_sentences = len(texts)
@@ -376,6 +397,8 @@ def main() -> None:
                 throughput(measure, trained, n_sentences, options.repeats, forced=False)
             if "latency" in wanted:
                 latency(measure, ["tiny", "small", *trained], min(50, n_sentences), options.repeats)
+            if "rounding" in wanted and options.run and DATA.exists():
+                rounding(options.run, texts)
             if "start-up" in wanted:
                 start_up(folder, options.repeats)
             if "files" in wanted:

@@ -186,12 +186,29 @@ class DataConfig(Settings):
     """Examples with more tokens than this on a side are left out of training, and counted."""
     window: Length = 256
     """Tokens per row when running text is packed into full windows."""
+    mask_share: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    """Share of the tokens that pre-training hides and asks for (masked and denoise)."""
     validation_share: Share = 0.02
     """Share of the examples held out of training when no validation files are given."""
     validation_limit: Length = 2_000
     """At most this many examples are held out."""
     weights: Annotated[tuple[Positive, ...], Field(strict=False, max_length=1_000)] = ()
     """How often each of several corpora is seen, relative to the others; absent: in proportion to its size."""
+
+
+class LabelConfig(Settings):
+    """What a classifier can say."""
+
+    names: Annotated[tuple[str, ...], Field(strict=False, max_length=1_000)] = ()
+    """The labels; written by training."""
+    several: bool = False
+    """A text may have several labels at once; seen from the data."""
+    balance: bool = False
+    """Rare labels count for more in training, in inverse proportion to how often they occur."""
+    weights: Annotated[tuple[Positive, ...], Field(strict=False, max_length=1_000)] = ()
+    """How much each label counts in training, in the order of the names; written by training when balanced."""
+    temperature: Positive = 1.0
+    """What scores are divided by so that probabilities are honest; fitted on the validation set by training."""
 
 
 class DecodeConfig(Settings):
@@ -225,10 +242,10 @@ class DecodeConfig(Settings):
     """Draw among tokens that have at least this share of the best one's probability."""
     seed: Count = 0
     """Where drawing begins: the same seed and input give the same output, whatever else is decoded beside it."""
-    batch_size: Annotated[int, Field(ge=1, le=65_536)] = 64
-    """Inputs that are decoded together."""
-    batch_tokens: Length = 8_192
-    """Tokens of the inputs that are decoded together, padding included."""
+    batch_size: Annotated[int, Field(ge=1, le=65_536)] = 256
+    """Inputs that are decoded together at most."""
+    batch_tokens: Length = 4_096
+    """Tokens of the inputs that are decoded together, padding included, times the beam."""
     guard: bool = True
     """Look for loops, absurd lengths and unread input; decode such an output again, and say so."""
 
@@ -275,6 +292,14 @@ class TrainConfig(Settings):
     """Share of each target's probability that is spread over the whole vocabulary."""
     word_dropout: Share = 0.0
     """Share of the words read in training that is replaced by the unknown token."""
+    start: Annotated[str, Field(max_length=4_096)] = ""
+    """A run whose weights training begins with, seen from the run folder; absent: random weights."""
+    new_vectors: bool = False
+    """Learn a tokenizer of its own all the same: tokens that both have keep their vectors, others begin at random."""
+    freeze: Annotated[int, Field(ge=0, le=256)] = 0
+    """Lowest layers of each stack that stay as they are, and the token vectors with them; 0: everything learns."""
+    layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """The learning rate of each layer relative to the one above it; below 1, what was learned before is kept longer."""
     ema: Share = 0.0
     """Weight of the past in a moving average of the weights; 0: none is kept."""
     average_last: Annotated[int, Field(ge=0, le=100)] = 0
@@ -291,6 +316,8 @@ class TrainConfig(Settings):
     """The newest checkpoints that stay, besides the best."""
     skip_nonfinite: Count = 0
     """Updates that may be skipped because a loss or gradient is not finite, before training stops."""
+    film: bool = True
+    """Keep the attention of all heads on three short examples at every validation, for `clearhead look --film`."""
     threads: Annotated[int, Field(ge=0, le=4_096)] = 0
     """CPU threads; 0: as many as torch takes by itself. Another number gives other last bits."""
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = "auto"
@@ -320,6 +347,8 @@ class Config(Settings):
     """How weights are learned."""
     decode: DecodeConfig = DecodeConfig()
     """How output is chosen."""
+    labels: LabelConfig = LabelConfig()
+    """What a classifier can say."""
 
 
 def read_config(path: Path) -> Config:
@@ -409,5 +438,6 @@ def explain(error: ValidationError, settings: type[Settings]) -> str:
 
 
 SECTION_NAMES: dict[type[Settings], str] = {
-    ModelConfig: "model", TokenizerConfig: "tokenizer", DataConfig: "data", TrainConfig: "train", DecodeConfig: "decode"
+    ModelConfig: "model", TokenizerConfig: "tokenizer", DataConfig: "data", TrainConfig: "train",
+    DecodeConfig: "decode", LabelConfig: "labels",
 }  # fmt: skip

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clearhead import Translator
 from clearhead.cli.main import main
 from tasks.conftest import random_run
 
@@ -93,3 +94,24 @@ def test_evaluate_gives_scores_with_signatures(run: str, tmp_path: Path, capsys:
     assert (tmp_path / "out").read_text(encoding="utf-8").count("\n") == 2
     assert main([*arguments, "--json", "--beam", "1"]) == 0
     assert json.loads(capsys.readouterr().out).keys() >= {"BLEU", "seconds", "guard_hits"}
+
+
+def test_several_processes_write_what_one_writes(run: str, tmp_path: Path) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text("".join(f"the cat sees {number} dogs .\n" for number in range(30)))
+    outputs = []
+    for workers in ("1", "2"):
+        output = tmp_path / f"{workers}.txt"
+        assert main(["translate", run, "--input", str(source), "--output", str(output), "--workers", workers]) == 0
+        outputs.append(output.read_text())
+    assert outputs[0].count("\n") == 30
+    assert outputs[0] == outputs[1]
+
+
+def test_eight_bits_translate_too(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["translate", run, "the cat sees the dog .", "--int8", "--scores"]) == 0
+    exact, rounded = (Translator.load(run, int8=int8) for int8 in (False, True))
+    pairs = [("the cat sees the dog .", "ein Hund sieht 12 Katzen !")]
+    assert exact.score(pairs) != rounded.score(pairs)
+    assert exact.score(pairs) == pytest.approx(rounded.score(pairs), rel=0.05)
+    assert "\t" in capsys.readouterr().out

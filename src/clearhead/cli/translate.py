@@ -2,13 +2,16 @@
 
 import json
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from clearhead.cli.evaluation import Evaluation
 from clearhead.errors import DataError
 
 if TYPE_CHECKING:
@@ -38,6 +41,10 @@ def translate(
     ensemble: Annotated[
         list[str] | None, typer.Option("--with", metavar="RUNS", help="More runs that decide together with the first.")
     ] = None,
+    int8: Annotated[bool, typer.Option("--int8", help="Round the matrices to 8 bits: faster, other words.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes for --input; else one per processor when it is long.")
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="decode.NAME=VALUE", help="Any setting of decoding.")
     ] = None,
@@ -51,15 +58,21 @@ def translate(
     """
     from clearhead.tasks import Translator
     from clearhead.tasks.glossary import read_glossary
+    from clearhead.tasks.workers import in_workers
 
-    translator = Translator.load(run, *(ensemble or []))
+    runs = [run, *(ensemble or [])]
+    translator = Translator.load(*runs, int8=int8)
     options = asked(translator, beam, n_best, settings or [])
     options |= {"glossary": read_glossary(glossary) if glossary else None, "protect": protect or ()}
     options |= {"on_too_long": on_too_long}
     tell = Teller(translator, (n_best or 1) > 1, scores, alignments, as_json)
-    chunks = shown_progress(source_chunks(text, input or [], errors), output)
+    chunks = source_chunks(text, input or [], errors)
+    n_workers, chunks = shared_out(chunks, workers) if input else (1, chunks)
+    found = translator.in_chunks(chunks, **options)
+    if n_workers > 1:
+        found = in_workers(runs, chunks, n_workers, int8, options)
     with output.open("w", encoding="utf-8", newline="\n") if output else nullcontext(sys.stdout) as file:
-        for number, translation in enumerate(translator.in_chunks(chunks, **options)):
+        for number, translation in enumerate(shown_progress(found, output)):
             file.writelines(f"{line}\n" for line in tell.lines(number, translation))
             file.flush()
     tell.warn()
@@ -104,20 +117,32 @@ def typed() -> Iterator[list[str]]:
         yield [line.removesuffix("\n")]
 
 
-def shown_progress(chunks: Iterable[Sequence[str]], output: Path | None) -> Iterator[Sequence[str]]:
-    """The lines as they are; with a bar when they go to a file and somebody watches."""
+def shared_out(chunks: Iterable[Sequence[str]], workers: int | None) -> tuple[int, Iterable[Sequence[str]]]:
+    """How many processes to translate with, and the lines, the first of which are read to see whether they are many."""
+    from clearhead.tasks.workers import MANY, n_processors
+
+    rest, first, n_lines = iter(chunks), list[Sequence[str]](), 0
+    while n_lines <= MANY and (chunk := next(rest, None)) is not None:
+        first.append(chunk)
+        n_lines += len(chunk)
+    return workers or (n_processors() if n_lines > MANY else 1), chain(first, rest)
+
+
+def shown_progress(translations: "Iterable[Translation]", output: Path | None) -> "Iterator[Translation]":
+    """The translations as they are; with a count of them when they go to a file and somebody watches."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     if output is None:
-        yield from chunks
+        yield from translations
         return
     columns = TextColumn("translating"), BarColumn(), TextColumn("{task.completed:,} lines"), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=None)
-        for chunk in chunks:
-            yield chunk
-            bar.advance(task, len(chunk))
+        for number, translation in enumerate(translations):
+            yield translation
+            if number % 100 == 99:
+                bar.update(task, completed=number + 1)
 
 
 class Teller:
@@ -167,3 +192,29 @@ class Teller:
 def one_line(text: str) -> str:
     """The text without line ends: one line in is one line out."""
     return text.replace("\n", " ")
+
+
+def evaluated(run: str, files: list[str], beam: int | None, output: Path | None, settings: list[str]) -> Evaluation:
+    """Translate a test set and compare with its references: BLEU and chrF with their signatures, speed, guard hits."""
+    from clearhead import metrics
+    from clearhead.data.examples import pairs
+    from clearhead.tasks import Translator
+
+    translator = Translator.load(run)
+    examples = list(pairs(*files))
+    begin = time.perf_counter()
+    found = translator.translate([pair.source for pair in examples], **asked(translator, beam, None, settings))
+    seconds = time.perf_counter() - begin
+    texts, references = [one_line(one.text) for one in found], [pair.target for pair in examples]
+    scores = [metrics.bleu(texts, references), metrics.chrf(texts, references)]
+    n_tokens = sum(len(one.tokens) + 1 for one in found)
+    if output:
+        output.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8", newline="\n")
+    values: dict[str, Any] = {score.name: {"value": score.value, "signature": score.signature} for score in scores}
+    values |= {"sentences": len(found), "seconds": seconds, "tokens_per_second": n_tokens / seconds}
+    values |= {"guard_hits": sum(bool(one.notes) for one in found)}
+    speed = (
+        f"{len(found):,} sentences in {seconds:.1f} s: {len(found) / seconds:,.0f} sentences/s, "
+        f"{n_tokens / seconds:,.0f} tokens/s; guard hits: {values['guard_hits']}"
+    )
+    return Evaluation(values, "\n".join([*map(str, scores), speed]))

@@ -10,9 +10,10 @@ from clearhead.config import Config, DecodeConfig
 from clearhead.decode import Hypothesis, Term, decode, score
 from clearhead.errors import ConfigError, TextError, shown
 from clearhead.folder import RunFolder
-from clearhead.look import Alignment, align
-from clearhead.model import Transformer
+from clearhead.look import Alignment, Look, align
+from clearhead.model import Step, Transformer
 from clearhead.tasks.glossary import required_terms
+from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.text import Tokenizer
 from clearhead.text.sentences import pieces
 
@@ -60,14 +61,25 @@ class Piece:
 class Translator:
     """One model, or several that decide together."""
 
-    def __init__(self, models: Sequence[Transformer], source: Tokenizer, target: Tokenizer, config: Config) -> None:
+    def __init__(
+        self,
+        models: Sequence[Transformer],
+        source: Tokenizer,
+        target: Tokenizer,
+        config: Config,
+        int8: bool = False,
+    ) -> None:
         self.models, self.source, self.target, self.config = tuple(models), source, target, config
+        self.steps = tuple(Step(model, int8) for model in models)
         learned = config.model.positions == "learned"
         self.limit = min(config.data.max_length, config.model.max_positions - 1 if learned else config.data.max_length)
 
     @classmethod
-    def load(cls, *paths: str | Path, device: str = "cpu") -> "Translator":
-        """The translator in a run folder; several folders with one tokenizer make an ensemble."""
+    def load(cls, *paths: str | Path, device: str = "cpu", int8: bool = False) -> "Translator":
+        """The translator in a run folder; several folders with one tokenizer make an ensemble.
+
+        With `int8` its matrices are rounded to 8 bits, which is faster on a CPU and changes a few words.
+        """
         folders = [RunFolder.open(path) for path in paths]
         first = folders[0]
         for other in folders[1:]:
@@ -77,7 +89,7 @@ class Translator:
                     f"Train them from the same files and tokenizer settings."
                 )
         models = [folder.model(device) for folder in folders]
-        return cls(models, first.source_tokenizer(), first.tokenizer(), first.config())
+        return cls(models, first.source_tokenizer(), first.tokenizer(), first.config(), int8)
 
     @overload
     def translate(self, text: str, **options: Any) -> Translation: ...
@@ -121,16 +133,20 @@ class Translator:
         """The text as the model can read it; blank text has no pieces, and the model is not asked."""
         if not text.strip():
             return
-        if on_too_long == "error" and not self.fits(text):
-            raise TextError(
-                f"A text of {len(self.source.encode(text)):,} tokens is longer than the {self.limit} that the model "
-                f"was trained on: {shown(text, 40)}\nShorten it, or let it be split."
-            )
+        if on_too_long == "error":
+            self.refuse_too_long(text)
         for part, space in pieces(text, self.fits):
             terms = required_terms(part, glossary, protect)
             yield Piece(part, space, tuple(self.spellings(term) for term in terms), tuple(terms))
             if on_too_long == "truncate":
                 return
+
+    def refuse_too_long(self, text: str) -> None:
+        if not self.fits(text):
+            raise TextError(
+                f"A text of {len(self.source.encode(text)):,} tokens is longer than the {self.limit} that the model "
+                f"was trained on: {shown(text, 40)}\nShorten it, or let it be split."
+            )
 
     def fits(self, text: str) -> bool:
         """Whether the model can read the text at once; no token is less than a byte, and few are eight characters."""
@@ -148,7 +164,7 @@ class Translator:
         if not parts:
             return []
         sources = ended(self.source, [part.text for part in parts])
-        return decode(self.models, sources, options, terms=[part.terms for part in parts])
+        return decode(self.steps, sources, options, terms=[part.terms for part in parts])
 
     def joined(
         self, text: str, parts: Sequence[Piece], found: Sequence[Sequence[Hypothesis]], on_too_long: TooLong
@@ -189,8 +205,18 @@ class Translator:
         """The log-probability of each given translation of a text."""
         sources = ended(self.source, [source for source, _ in pairs])
         targets = self.target.encode_batch([target for _, target in pairs])
-        found = score(self.models, list(zip(sources, targets, strict=True)))
+        found = score(self.steps, list(zip(sources, targets, strict=True)))
         return [hypothesis.log_prob for hypothesis in found]
+
+    def look(self, text: str, target: str | None = None, edit: Asked = None, **options: Any) -> Look:
+        """Every number behind a translation, or behind a given one; with an edit, of a model that is changed inside."""
+        self.refuse_too_long(text)
+        given = None if target is None else self.target.encode(target)
+        asked = self.config.decode.but(**options) if options else self.config.decode
+        return look_at_writing(
+            self.models[0], (self.source, self.target), text, lambda text: ended(self.source, [text])[0], asked,
+            task="translation", target=given, edit=edit,
+        )  # fmt: skip
 
     def align(self, source: str, target: str) -> Alignment:
         """Which words of a text its translation, or any other, was made from."""

@@ -1,0 +1,53 @@
+"""Several processes that translate side by side: on a CPU, one thread each does more than as many threads together."""
+
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from functools import cache
+from typing import Any
+
+import torch
+
+from clearhead.tasks.translator import Translation, Translator
+
+MANY = 4_096
+"""Lines that take longer to translate than processes take to start."""
+
+
+def in_workers(
+    runs: Sequence[str], chunks: Iterable[Sequence[str]], n_workers: int, int8: bool, options: dict[str, Any]
+) -> Iterator[Translation]:
+    """The translations of chunks of texts, in order; at most a few chunks are read ahead."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(n_workers, context, initializer=begin) as pool:
+        waiting: deque[Future[list[Translation]]] = deque()
+        for chunk in chunks:
+            waiting.append(pool.submit(translated, tuple(runs), int8, list(chunk), options))
+            if len(waiting) > 2 * n_workers:
+                yield from waiting.popleft().result()
+        while waiting:
+            yield from waiting.popleft().result()
+
+
+def n_processors() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def begin() -> None:
+    """One thread in each process; Ctrl-C is for the one that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+
+
+@cache
+def loaded(runs: tuple[str, ...], int8: bool) -> Translator:
+    """The translator, read once by each process."""
+    return Translator.load(*runs, int8=int8)
+
+
+def translated(runs: tuple[str, ...], int8: bool, texts: list[str], options: dict[str, Any]) -> list[Translation]:
+    return loaded(runs, int8).translate(texts, **options)
