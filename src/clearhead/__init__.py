@@ -3,10 +3,25 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clearhead.tasks import Translation, Translator, load
+    from clearhead.tasks import (
+        Chatbot,
+        Classification,
+        Classifier,
+        Continuation,
+        Filler,
+        Filling,
+        Reply,
+        Translation,
+        Translator,
+        Writer,
+        load,
+    )  # fmt: skip
 
 __version__ = "0.1.0"
-__all__ = ["Translation", "Translator", "__version__", "load"]
+__all__ = [
+    "Chatbot", "Classification", "Classifier", "Continuation", "Filler", "Filling", "Reply", "Translation",
+    "Translator", "Writer", "__version__", "load",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

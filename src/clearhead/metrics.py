@@ -1,8 +1,9 @@
 """How good an output is: scores that say how they were computed, so that they can be compared."""
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from clearhead.errors import DataError
@@ -63,19 +64,31 @@ def accuracy(predicted: Sequence[Hashable], right: Sequence[Hashable]) -> Score:
 
 def macro_f1(predicted: Sequence[Hashable], right: Sequence[Hashable]) -> Score:
     """The mean F1 of the labels, rare ones counting as much as frequent ones."""
-    scores = per_class(predicted, right).values()
-    return Score("macro F1", sum(score.f1 for score in scores) / len(scores))
+    return mean_f1(per_class(predicted, right))
+
+
+def mean_f1(scores: Mapping[Any, ClassScore]) -> Score:
+    """The macro F1 that the labels' own scores make."""
+    return Score("macro F1", sum(score.f1 for score in scores.values()) / len(scores))
 
 
 def per_class(predicted: Sequence[Hashable], right: Sequence[Hashable]) -> dict[Hashable, ClassScore]:
     """The scores of each label that is predicted or right anywhere."""
-    pairs = confusion(predicted, right)
-    there, said = Counter(right), Counter(predicted)
+    return per_label([(label,) for label in predicted], [(label,) for label in right])
+
+
+def per_label(
+    predicted: Sequence[Collection[Hashable]], right: Sequence[Collection[Hashable]]
+) -> dict[Hashable, ClassScore]:
+    """The same where each text may have several labels."""
+    check_lengths(predicted, right)
+    there, said = Counter(chain.from_iterable(right)), Counter(chain.from_iterable(predicted))
+    hits = Counter(label for p, r in zip(predicted, right, strict=True) for label in set(p) & set(r))
     scores = {}
     for label in sorted(there | said, key=str):
-        hits = pairs[label, label]
-        precision, recall = share(hits, said[label]), share(hits, there[label])
-        scores[label] = ClassScore(precision, recall, share(2 * hits, said[label] + there[label]), there[label])
+        precision, recall = share(hits[label], said[label]), share(hits[label], there[label])
+        f1 = share(2 * hits[label], said[label] + there[label])
+        scores[label] = ClassScore(precision, recall, f1, there[label])
     return scores
 
 
@@ -83,6 +96,15 @@ def confusion(predicted: Sequence[Hashable], right: Sequence[Hashable]) -> Count
     """How often each (right, predicted) pair of labels occurs."""
     check_lengths(predicted, right)
     return Counter(zip(right, predicted, strict=True))
+
+
+def calibration_error(confidences: Sequence[float], hits: Sequence[bool], n_bins: int = 15) -> Score:
+    """Expected calibration error: how far confidence and accuracy lie apart, over bins of equal width; 0 is honest."""
+    check_lengths(confidences, hits)
+    bins: dict[int, list[float]] = {}
+    for confidence, hit in zip(confidences, hits, strict=True):
+        bins.setdefault(min(int(confidence * n_bins), n_bins - 1), []).append(confidence - hit)
+    return Score("calibration error", 100 * sum(abs(sum(gaps)) for gaps in bins.values()) / len(hits), f"bins:{n_bins}")
 
 
 def share(part: int, whole: int) -> float:

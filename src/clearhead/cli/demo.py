@@ -1,209 +1,52 @@
-"""`clearhead demo`: a translator learns English and German from nothing, in front of your eyes."""
+"""`clearhead demo`: a model learns from nothing, in front of your eyes."""
 
-import os
-import shutil
-import sys
-from collections.abc import Sequence
-from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import ModuleType
+from typing import Annotated, Literal
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from clearhead.cli.demos import chat, classification, translation, writing
+from clearhead.cli.demos.stage import say, trained
 
-    from clearhead.config import Config
-    from clearhead.data.examples import Pair
-    from clearhead.look import Alignment
-    from clearhead.tasks import Translator
-
-N_TRAINING, N_VALIDATION, N_TEST = 30_000, 300, 1_000
-N_SHOWN, MOST_WORDS = 6, 11
-SHADES = " ░▒▓█"
-"""Nothing to all, in the colour of the text: as legible on light as on dark."""
+DEMOS: dict[str, ModuleType] = {
+    "translation": translation,
+    "chat": chat,
+    "classification": classification,
+    "writing": writing,
+}
+"""Each has `settings(data, into)`, `prepared(console, data)`, the text TRAINING, and `shown(console, into, data)`."""
 
 
 def demo(
-    into: Annotated[Path, typer.Option(metavar="RUN", help="The run folder to make, or to show again.")] = Path(
-        "runs/demo"
-    ),
+    task: Annotated[
+        Literal["translation", "chat", "classification", "writing"], typer.Option(help="What to learn.")
+    ] = "translation",
+    into: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="The run folder to make, or to show again; else in runs.")
+    ] = None,
 ) -> None:
-    """Train a small translator from scratch in about a minute, and see what it can do.
+    """Train a small model from scratch in a minute or two, and see what it can do.
 
     - `clearhead demo`
+    - `clearhead demo --task chat`
     - `clearhead demo --into runs/again`
     """
     from rich.console import Console
 
     from clearhead.errors import FolderError
     from clearhead.folder import RunFolder
-    from clearhead.tasks import Translator
 
     console = Console(highlight=False, markup=False, width=min(100, Console().width))
+    into = into or Path("runs", "demo" if task == "translation" else f"demo-{task}")
     folder, data = RunFolder(into), into.with_name(into.name + "-data")
-    config = settings(data, into)
+    show = DEMOS[task]
+    config = show.settings(data, into).but(task=task)
     if folder.exists() and folder.config().data.files != config.data.files:
         raise FolderError(f"{into} is a run of something else.\nShow the demo in another folder, with: --into RUN")
     if folder.has_weights():
         say(console, "Already trained", f"{into} comes from an earlier demo. Delete it to watch the training again.")
-        test = corpus(data)["test"]
     else:
-        test = prepared(console, data)["test"]
-        trained(console, config, into)
-    translator = Translator.load(into)
-    shown(console, translator, test)
-    measured(console, translator, test)
-    suggested(console, into, data, test)
-
-
-def settings(data: Path, into: Path) -> "Config":
-    """A model that learns the phrasebook in a minute or two without a GPU."""
-    from clearhead.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainConfig
-
-    seen = Path(os.path.relpath(data, into))
-    return Config(
-        model=ModelConfig.preset("tiny", n_encoder_layers=2, n_decoder_layers=2, dropout=0.0),
-        tokenizer=TokenizerConfig(vocab_size=1_500),
-        data=DataConfig(
-            files=(str(seen / "train.en"), str(seen / "train.de")),
-            validation_files=(str(seen / "valid.en"), str(seen / "valid.de")),
-            batch_tokens=1_024,
-        ),
-        train=TrainConfig(max_steps=600, validate_every=60, score_sample=100, label_smoothing=0.05),
-    )
-
-
-def corpus(data: Path) -> "dict[str, list[Pair]]":
-    """The phrasebook in three parts, read from files beside the run, which are written when they are not there."""
-    from clearhead.data.examples import pairs
-    from clearhead.tasks.phrasebook import held_out_pairs, training_pairs
-
-    if not data.exists():
-        training = training_pairs(N_TRAINING)
-        held_out = held_out_pairs(N_VALIDATION + N_TEST, training)
-        parts = {"train": training, "valid": held_out[:N_VALIDATION], "test": held_out[N_VALIDATION:]}
-        unfinished = data.with_name(data.name + ".unfinished")
-        unfinished.mkdir(parents=True, exist_ok=True)
-        for name, part in parts.items():
-            for language, side in zip(("en", "de"), zip(*part, strict=True), strict=True):
-                text = "".join(f"{line}\n" for line in side)
-                (unfinished / f"{name}.{language}").write_text(text, encoding="utf-8", newline="\n")
-        unfinished.rename(data)
-    return {name: list(pairs(data / f"{name}.en", data / f"{name}.de")) for name in ("train", "valid", "test")}
-
-
-def prepared(console: "Console", data: Path) -> "dict[str, list[Pair]]":
-    """Make the text to learn from, and show some of it."""
-    say(
-        console,
-        "A phrasebook",
-        f"A small grammar makes {N_TRAINING:,} English sentences with their German: three genders, cases, verbs that "
-        f"split and wander to the end. Some combinations of words, such as a noun with a certain adjective or verb, "
-        f"are kept out of training; {N_TEST:,} sentences with them are the test. Learning them by heart will not help.",
-    )
-    parts = corpus(data)
-    table(console, [(pair.source, pair.target) for pair in parts["train"] if len(pair.source.split()) > 6][:4])
-    say(console, "", f"The files are in {data}, one sentence a line, as you would bring your own.")
-    return parts
-
-
-def trained(console: "Console", config: "Config", into: Path) -> None:
-    """Train, or go on where an earlier demo was interrupted."""
-    from clearhead.cli.display import watch
-    from clearhead.tasks import TASKS
-    from clearhead.tasks.fit import fit
-
-    say(
-        console,
-        "Training",
-        "A Transformer begins with random numbers. At each update it reads about a hundred pairs, guesses every German "
-        "word from the English sentence and the German words before it, and is moved a little towards the right one. "
-        "The loss is how wrong its guesses are; BLEU, from 0 to 100, is how close whole translations come.",
-    )
-    with watch(into) as screen:
-        for report in fit(TASKS["translation"](), config, into, screen.progress):
-            screen.show(report)
-    if screen.stopped_by is not None:
-        raise typer.Exit(128 + screen.stopped_by)
-
-
-def shown(console: "Console", translator: "Translator", test: "Sequence[Pair]") -> None:
-    """Translate some sentences, and draw for one of them where the model looked."""
-    some = [pair for pair in test if 6 < len(pair.source.split()) <= MOST_WORDS][:: max(1, len(test) // 60)][:N_SHOWN]
-    found = translator.translate([pair.source for pair in some])
-    say(console, "Sentences it never saw", "Every word is known; the combination is new.")
-    rows = []
-    for pair, translation in zip(some, found, strict=True):
-        is_right = translation.text == pair.target
-        rows.append((pair.source, translation.text if is_right else f"{translation.text} (expected: {pair.target})"))
-    table(console, rows)
-    alignments = [translator.align(translation.source, translation.text) for translation in found]
-    say(
-        console,
-        "Where it looked",
-        "Each row is a word that it wrote, each column a word that it read: the fuller the block, the more attention "
-        "it paid while writing. Nobody told it which words belong together, nor in which order German wants them.",
-    )
-    for line in drawn(max(alignments, key=crossings)):
-        console.print(f"  {line}", soft_wrap=True)
-    console.print()
-
-
-def crossings(alignment: "Alignment") -> int:
-    """How often the order of words changes on the way."""
-    places = [source for source, _ in alignment.links]
-    return sum(before > after for before, after in combinations(places, 2))
-
-
-def drawn(alignment: "Alignment") -> list[str]:
-    """The alignment as lines of text, output words downwards, source words across."""
-    margin = max(map(len, alignment.target))
-    lines = [" ".join([" " * margin, *alignment.source])]
-    for word, row in zip(alignment.target, alignment.weights, strict=True):
-        cells = [
-            SHADES[round(float(weight) * (len(SHADES) - 1))] * len(name)
-            for weight, name in zip(row, alignment.source, strict=True)
-        ]
-        lines.append(" ".join([word.rjust(margin), *cells]).rstrip())
-    return lines
-
-
-def measured(console: "Console", translator: "Translator", test: "Sequence[Pair]") -> None:
-    from clearhead import metrics
-
-    found = translator.translate([pair.source for pair in test], beam=1)
-    score = metrics.bleu([translation.text for translation in found], [pair.target for pair in test])
-    n_right = sum(translation.text == pair.target for translation, pair in zip(found, test, strict=True))
-    say(
-        console,
-        "How good it is",
-        f"{score.name} {score.value:.1f} on {len(test):,} held-out sentences, {n_right:,} of them right to the letter.",
-    )
-    say(console, "", f"Signature: {score.signature}")
-
-
-def suggested(console: "Console", into: Path, data: Path, test: "Sequence[Pair]") -> None:
-    """What to type next."""
-    program = "clearhead" if shutil.which("clearhead") else os.path.relpath(sys.argv[0])
-    say(console, "What next", "It knows this phrasebook and nothing else; outside it, it guesses. Try:")
-    for command in (
-        f'{program} translate {into} "{test[-1].source}"',
-        f"{program} translate {into}",
-        f"{program} evaluate {into} {data / 'test.en'} {data / 'test.de'}",
-        f"{program} info {into}",
-        f"{program} train YOURS.en YOURS.de --into runs/yours --budget 45m",
-    ):
-        console.print(f"  {command}", soft_wrap=True)
-
-
-def say(console: "Console", title: str, text: str) -> None:
-    if title:
-        console.print(f"{title}\n", style="bold")
-    console.print(f"{text}\n")
-
-
-def table(console: "Console", rows: Sequence[tuple[str, str]]) -> None:
-    for source, target in rows:
-        console.print(f"  {source}\n  → {target}", soft_wrap=True)
-    console.print()
+        show.prepared(console, data)
+        trained(console, show.TRAINING, config, into)
+    show.shown(console, into, data)

@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from clearhead.tasks.inherit import Inherited
 from clearhead.train import Chosen, Correction, Note, Report, Step, Stopped, Validation
 from clearhead.train.plan import Plan
 
@@ -60,6 +61,8 @@ class Screen:
                 return f"update {report.step:,}: validation loss {report.loss:.3f}{score}{best}"
             case Correction():
                 return f"update {report.step:,}: the pace changed; there will be {report.steps:,} updates in all"
+            case Inherited():
+                return str(report)
             case Note():
                 return f"update {report.step:,}: {report.text}"
             case Stopped(signal=None):
@@ -67,7 +70,11 @@ class Screen:
             case Stopped():
                 return f"Stopped after update {report.step:,}. Go on with: clearhead train {self.folder}"
             case Chosen():
-                scores = ", ".join(f"{name} {score:.2f}" for name, score in report.scores.items())
+                by_loss = self.validation is not None and self.validation.score is None
+                shown = {
+                    name: f"loss {-score:.3f}" if by_loss else f"{score:.2f}" for name, score in report.scores.items()
+                }
+                scores = ", ".join(f"{name} {score}" for name, score in shown.items())
                 return f"Weights in use: {report.weights} ({scores}). The run is in {self.folder}"
         return None
 

@@ -1,56 +1,58 @@
 """`clearhead evaluate`, `info` and `average`: what a run is worth, what it is, and its checkpoints' mean."""
 
 import json
-import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from clearhead.cli import chat, classify, translate, write
+from clearhead.cli.evaluation import Evaluation
+from clearhead.errors import ConfigError
+
+EVALUATIONS: dict[str, Callable[[str, list[str], int | None, Path | None, list[str]], Evaluation]] = {
+    "translation": translate.evaluated,
+    "chat": chat.evaluated,
+    "classification": classify.evaluated,
+    "writing": write.evaluated,
+}
+"""What measures a run of each task: from run, files, beam, output and settings."""
+USES = {
+    "translation": 'clearhead translate {run} "…"',
+    "chat": "clearhead chat {run}",
+    "classification": 'clearhead classify {run} "…"',
+    "writing": 'clearhead write {run} "…"',
+    "pretraining": "clearhead train FILES --from {run} --into …",
+}
+"""How to use a run of each task."""
+
 
 def evaluate(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run folder of a translator.")],
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="What to translate, one sentence a line.")],
-    reference: Annotated[str, typer.Argument(metavar="REFERENCE", help="What it should become, line by line.")],
-    beam: Annotated[int | None, typer.Option(help="Hypotheses kept at every step; 1 is greedy.")] = None,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILES", help="A test set, in the form that the run was trained on.")
+    ],
+    beam: Annotated[int | None, typer.Option(help="Hypotheses kept at every step (translation); 1 is greedy.")] = None,
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the translations here.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="decode.NAME=VALUE", help="Any setting of decoding.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
-    """Translate a test set and compare with its references: BLEU and chrF with their signatures, speed, guard hits.
+    """Measure a run on a test set, in the ways of its task.
 
-    - `clearhead evaluate runs/en-de test.en test.de`
+    - `clearhead evaluate runs/en-de test.en test.de` (BLEU and chrF with their signatures, speed, guard hits)
     - `clearhead evaluate runs/en-de test.en test.de --beam 1 --json`
+    - `clearhead evaluate runs/bard test.txt` (perplexity and bits per byte; so does a chatbot, of its own words)
     """
-    from clearhead import metrics
-    from clearhead.cli.translate import asked, one_line
-    from clearhead.data.examples import pairs
-    from clearhead.tasks import Translator
+    from clearhead.folder import RunFolder
 
-    translator = Translator.load(run)
-    examples = list(pairs(source, reference))
-    begin = time.perf_counter()
-    found = translator.translate([pair.source for pair in examples], **asked(translator, beam, None, settings or []))
-    seconds = time.perf_counter() - begin
-    texts, references = [one_line(one.text) for one in found], [pair.target for pair in examples]
-    scores = [metrics.bleu(texts, references), metrics.chrf(texts, references)]
-    n_tokens = sum(len(one.tokens) + 1 for one in found)
-    if output:
-        output.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8", newline="\n")
-    values: dict[str, Any] = {score.name: {"value": score.value, "signature": score.signature} for score in scores}
-    values |= {"sentences": len(found), "seconds": seconds, "tokens_per_second": n_tokens / seconds}
-    values |= {"guard_hits": sum(bool(one.notes) for one in found)}
-    if as_json:
-        typer.echo(json.dumps(values))
-        return
-    for score in scores:
-        typer.echo(str(score))
-    typer.echo(
-        f"{len(found):,} sentences in {seconds:.1f} s: {len(found) / seconds:,.0f} sentences/s, "
-        f"{n_tokens / seconds:,.0f} tokens/s; guard hits: {values['guard_hits']}"
-    )
+    task = RunFolder.open(run).config().task
+    if task not in EVALUATIONS:
+        raise ConfigError(f"{run} is a {task} run, and there is no test for it.\nFine-tune it for a task first.")
+    found = EVALUATIONS[task](run, files, beam, output, settings or [])
+    typer.echo(json.dumps(found.values) if as_json else found.text)
 
 
 def info(run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder.")]) -> None:
@@ -65,7 +67,7 @@ def info(run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder.")
     if folder.has_weights():
         n_parameters = sum(parameter.numel() for parameter in folder.model().parameters())
         typer.echo(f"{folder.card()}\n{n_parameters:,} parameters, {folder.size() / 1e6:,.1f} MB on disk.")
-        typer.echo(f'Use it: clearhead translate {run} "…"')
+        typer.echo(f"Use it: {USES[config.task].format(run=run)}")
     else:
         newest = folder.checkpoints.newest()
         done = (

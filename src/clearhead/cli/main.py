@@ -12,18 +12,24 @@ import typer
 
 from clearhead import __version__
 from clearhead.cli.arguments import SeveralValues
+from clearhead.cli.chat import chat
+from clearhead.cli.classify import classify
 from clearhead.cli.demo import demo
 from clearhead.cli.doctor import doctor
 from clearhead.cli.evaluate import average, evaluate, info
+from clearhead.cli.fill import fill
+from clearhead.cli.look import look
+from clearhead.cli.pretrain import pretrain
 from clearhead.cli.train import train
 from clearhead.cli.translate import translate
+from clearhead.cli.write import write
 from clearhead.errors import ClearheadError
 
 app = typer.Typer(
     name="clearhead", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]}, rich_markup_mode="markdown",
 )  # fmt: skip
-for verb in (demo, train, translate, evaluate, info, average):
+for verb in (demo, train, translate, chat, classify, write, look, pretrain, fill, evaluate, info, average):
     app.command(cls=SeveralValues)(verb)
 app.command(cls=SeveralValues)(doctor)
 

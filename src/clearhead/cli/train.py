@@ -18,7 +18,10 @@ def train(
         list[str], typer.Argument(metavar="FILES", help="Training files; or a run to go on with; or a config.toml.")
     ],
     into: Annotated[Path | None, typer.Option(metavar="RUN", help="The run folder to make or to go on with.")] = None,
-    task: Annotated[Literal["translation"], typer.Option(help="What to learn.")] = "translation",
+    task: Annotated[
+        Literal["translation", "chat", "classification", "writing"] | None,
+        typer.Option(help="What to learn; else translation, or what the run or the config.toml says."),
+    ] = None,
     validation: Annotated[
         list[str] | None, typer.Option(metavar="FILES", help="Files to validate on; else a share is held out.")
     ] = None,
@@ -27,6 +30,9 @@ def train(
     ] = None,
     size: Annotated[
         Literal["tiny", "small", "base", "big"] | None, typer.Option(help="The model's size; else it is chosen.")
+    ] = None,
+    start: Annotated[
+        Path | None, typer.Option("--from", metavar="RUN", help="A run whose weights and tokenizer to begin with.")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Any setting; may be repeated.")
@@ -37,20 +43,41 @@ def train(
 
     - `clearhead train train.en train.de --into runs/en-de --budget 45m`
     - `clearhead train pairs.tsv --into runs/en-de --set train.seed=7`
+    - `clearhead train talk.jsonl --task chat --into runs/chat --budget 20m` (or questions and answers in a .tsv)
+    - `clearhead train books/*.txt --task writing --into runs/bard --budget 1h`
     - `clearhead train runs/en-de`
     - `clearhead train config.toml --into runs/en-de`
+    - `clearhead train reviews.tsv --task classification --from runs/books --into runs/mood`
     """
+    config, folder = asked(files, into, validation or [], budget, size, settings or [])
+    watched(task or task_of(config, folder), begun_with(start, config, folder), folder, tensorboard)
+
+
+def watched(task: str, config: "Config", folder: Path, tensorboard: bool = False) -> None:
+    """Train with somebody watching; a signal that stops it is told by the exit code."""
     from clearhead.cli.display import watch
     from clearhead.tasks import TASKS
     from clearhead.tasks.fit import fit
 
-    config, folder = asked(files, into, validation or [], budget, size, settings or [])
     with watch(folder) as screen:
         reports = fit(TASKS[task](), config, folder, screen.progress)
         for report in with_tensorboard(reports, folder) if tensorboard else reports:
             screen.show(report)
     if screen.stopped_by is not None:
         raise typer.Exit(128 + screen.stopped_by)
+
+
+def begun_with(start: Path | None, config: "Config", folder: Path) -> "Config":
+    """The settings with the run to begin with, if one is given, as it is seen from the folder."""
+    return config.but(train=config.train.but(start=os.path.relpath(start, folder))) if start else config
+
+
+def task_of(config: "Config", folder: Path) -> str:
+    """What a run is for, if there is one, and else what the settings say."""
+    from clearhead.folder import RunFolder
+
+    run = RunFolder(folder)
+    return run.config().task if run.exists() else config.task
 
 
 def asked(

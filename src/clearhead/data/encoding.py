@@ -11,7 +11,7 @@ from clearhead.text import SPECIALS
 
 Rows: TypeAlias = list[list[int]]
 
-PAD, START, END, _, _, USER, BOT = range(len(SPECIALS))
+PAD, START, END, _, MASK, USER, BOT = range(len(SPECIALS))
 
 
 class Tokenizer(Protocol):
@@ -46,8 +46,8 @@ def pair_encoding(source: Tokenizer, target: Tokenizer) -> Encoding:
     return Encoding(encode, (source.vocab_size, target.vocab_size), f"pairs {source.fingerprint} {target.fingerprint}")
 
 
-def label_encoding(tokenizer: Tokenizer, names: Sequence[str]) -> Encoding:
-    """Two sides: the text, and the numbers of its labels among the names."""
+def label_encoding(tokenizer: Tokenizer, names: Sequence[str], longest: int | None = None) -> Encoding:
+    """Two sides: the text, cut off where it is too long, and the numbers of its labels among the names."""
     numbers = {name: number for number, name in enumerate(names)}
 
     def number(label: str) -> int:
@@ -60,9 +60,11 @@ def label_encoding(tokenizer: Tokenizer, names: Sequence[str]) -> Encoding:
 
     def encode(examples: list[Labelled]) -> tuple[Rows, ...]:
         texts, labels = zip(*examples, strict=True)
-        return tokenizer.encode_batch(list(texts)), [sorted(map(number, each)) for each in labels]
+        rows = [row[:longest] for row in tokenizer.encode_batch(list(texts))]
+        return rows, [sorted(map(number, each)) for each in labels]
 
-    return Encoding(encode, (tokenizer.vocab_size, len(names)), f"labels {tokenizer.fingerprint} {list(names)!r}")
+    fingerprint = f"labels {tokenizer.fingerprint} {list(names)!r} {longest}"
+    return Encoding(encode, (tokenizer.vocab_size, len(names)), fingerprint)
 
 
 def text_encoding(tokenizer: Tokenizer) -> Encoding:

@@ -4,6 +4,7 @@
     tokenizer.json          and source-tokenizer.json, when the source side has its own
     weights.safetensors     the weights to use, sealed with their own SHA-256
     metrics.jsonl           one line per report
+    film.jsonl              attention of every head on a few examples, at each validation
     card.md                 what it was trained on, and its scores
     checkpoints/00012000/   manifest.json · state.json · weights.safetensors · optimizer.safetensors · …
     lock                    while a process writes

@@ -20,6 +20,7 @@ from clearhead.model import Transformer
 from clearhead.text import Tokenizer
 
 CONFIG, CARD, METRICS, CHECKPOINTS, LOCK = "config.toml", "card.md", "metrics.jsonl", "checkpoints", "lock"
+FILM = "film.jsonl"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source-tokenizer.json"
 WEIGHTS = "weights.safetensors"
 """The weights to use; a checkpoint has its own under the same name."""
@@ -39,6 +40,7 @@ class RunFolder:
         self.path = Path(path)
         self.checkpoints = Checkpoints(self.path, CHECKPOINTS)
         self.log = Log(self.path, METRICS)
+        self.film = Log(self.path, FILM)
 
     @classmethod
     def create(

@@ -83,11 +83,11 @@ class Step:
         positions = torch.arange(source.size(1), device=source.device)[None]
         x = self.embedded(self.model.encoder, self.source_tokens, source, positions, source.size(1))
         for layer in self.encoder:
-            q, k, v = self.heads(layer.qkv(layer.norm_self(x) if self.norm_first else x), source.shape, 3)
+            q, k, v = self.heads(layer.qkv(layer.norm_self(x) if self.norm_first else x), source.shape, 3).unbind()
             x = self.after(layer, x, F.scaled_dot_product_attention(q, k, v, mask))
         x = self.model.encoder.norm(x)
         for layer, kept in zip(self.decoder, cache.layers, strict=True):
-            k, v = self.heads(layer.keys_values(x), source.shape, 2)
+            k, v = self.heads(layer.keys_values(x), source.shape, 2).unbind()
             kept.source = k.contiguous(), v.contiguous()
 
     @torch.no_grad()
@@ -102,12 +102,12 @@ class Step:
             self.model.decoder, self.tokens, tokens, cache.positions(n_new, tokens.device), cache.reach(n_new)
         )
         slots = cache.room(x, n_rows, self.n_heads, n_new)
-        for index, (layer, kept) in enumerate(zip(self.decoder, cache.layers, strict=True)):
-            own = slots[index]
+        for layer, kept, own in zip(self.decoder, cache.layers, slots.unbind(), strict=True):
             heads = self.heads(layer.qkv(layer.norm_self(x) if self.norm_first else x), shape, 3)
-            own.narrow(3, begin, n_new).copy_(heads[1:])
-            k, v = own.narrow(3, 0, end)
-            x = self.after(layer, x, F.scaled_dot_product_attention(heads[0], k, v, own_mask), shape, kept.source, mask)
+            own.narrow(3, begin, n_new).copy_(heads.narrow(0, 1, 2))
+            k, v = own.narrow(3, 0, end).unbind()
+            z = F.scaled_dot_product_attention(heads.select(0, 0), k, v, own_mask)
+            x = self.after(layer, x, z, shape, kept.source, mask)
         cache.advance(n_new)
         x = self.norm(x) if self.norm_first else x
         if n_last is not None:
@@ -127,7 +127,7 @@ class Step:
         x = layer.add_out(x, z.transpose(1, 2).reshape(x.shape))
         x = x if self.norm_first else layer.norm_self(x)
         if source is not None:
-            q = self.heads(layer.query(layer.norm_cross(x) if self.norm_first else x), shape, 1)[0]
+            q = self.heads(layer.query(layer.norm_cross(x) if self.norm_first else x), shape, 1).select(0, 0)
             z = F.scaled_dot_product_attention(q, *source, mask)
             x = layer.add_cross_out(x, z.transpose(1, 2).reshape(x.shape))
             x = x if self.norm_first else layer.norm_cross(x)

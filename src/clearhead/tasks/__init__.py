@@ -2,27 +2,56 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from clearhead.errors import FolderError
 from clearhead.folder import RunFolder
+from clearhead.tasks.chat import ChatTask
+from clearhead.tasks.chatbot import Chatbot, Reply
+from clearhead.tasks.classification import ClassificationTask
+from clearhead.tasks.classifier import Classification, Classifier
+from clearhead.tasks.filler import Candidate, Filler, Filling
 from clearhead.tasks.fit import Task
+from clearhead.tasks.pretraining import PretrainingTask
 from clearhead.tasks.translation import TranslationTask
 from clearhead.tasks.translator import Translation, Translator
+from clearhead.tasks.writer import Continuation, Writer
+from clearhead.tasks.writing import WritingTask
 
 TASKS: dict[str, Callable[[], Task]] = {
     "translation": TranslationTask,
+    "chat": ChatTask,
+    "classification": ClassificationTask,
+    "writing": WritingTask,
+    "pretraining": PretrainingTask,
 }
-USERS = {
+USERS: dict[str, type[Translator | Chatbot | Classifier | Writer]] = {
     "translation": Translator,
+    "chat": Chatbot,
+    "classification": Classifier,
+    "writing": Writer,
 }
+PRETRAINED = {
+    "encoder": Filler,
+    "decoder": Writer,
+}
+"""What a pre-trained model of each family can be used as."""
 
 
-def load(path: str | Path, device: str = "cpu") -> Translator:
+def load(path: str | Path, device: str = "cpu") -> Any:
     """What a run folder holds, ready to be used."""
-    task = RunFolder.open(path).config().task
-    if task not in USERS:
-        raise FolderError(f"{path} holds a model for {task}, which this version cannot use.\nUse a newer clearhead.")
-    return USERS[task].load(path, device=device)
+    config = RunFolder.open(path).config()
+    users: dict[str, Any] = PRETRAINED if config.task == "pretraining" else USERS
+    use = config.model.family if config.task == "pretraining" else config.task
+    if use not in users:
+        raise FolderError(
+            f"{path} was pre-trained to fill gaps in text, and has no use of its own.\n"
+            f"Begin with it: clearhead train FILES --from {path} --into RUN"
+        )
+    return users[use].load(path, device=device)
 
 
-__all__ = ["TASKS", "Translation", "Translator", "load"]
+__all__ = [
+    "TASKS", "Candidate", "Chatbot", "Classification", "Classifier", "Continuation", "Filler", "Filling", "Reply",
+    "Translation", "Translator", "Writer", "load",
+]  # fmt: skip

@@ -2,6 +2,7 @@
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 from clearhead import __version__
 from clearhead.config import Config
@@ -25,16 +26,27 @@ def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
         "",
         "## Trained on",
         *(f"- {described(folder.path / file)}" for file in config.data.files),
+        *(
+            f"- begun with {Path(line['run']).name}: "
+            f"{len(line['taken'])} of its weights taken, {len(line['left'])} left, {len(line['new'])} new"
+            for line in folder.log.lines()
+            if line["kind"] == "inherited"
+        ),
         f"- {steps[-1]['step']:,} updates, {steps[-1]['epoch']:.1f} passes, {steps[-1]['seconds'] / 60:.1f} minutes",
         "",
         "## Validated on",
         *(f"- {described(folder.path / file)}" for file in config.data.validation_files),
         *([] if config.data.validation_files else [f"- {config.data.validation_share:.0%} of the examples, held out"]),
         f"- loss {last['loss']:.4f}, perplexity {last['perplexity']:.2f} after the last update",
-        *(f"- {name}: {last['score_name']} {score:.2f}" for name, score in chosen.scores.items()),
+        *(f"- {name}: {measured(last, score)}" for name, score in chosen.scores.items()),
         f"- in use: {chosen.weights}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def measured(last: dict[str, Any], score: float) -> str:
+    """A candidate's score; where there is no measure but the loss, that is minus the score."""
+    return f"loss {-score:.4f}" if last["score"] is None else f"{last['score_name']} {score:.2f}"
 
 
 def described(path: Path) -> str:

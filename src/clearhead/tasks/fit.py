@@ -4,13 +4,13 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from clearhead.config import Config
+from clearhead.config import SECTIONS, Config
 from clearhead.data.batches import Batches
 from clearhead.data.encoding import Encoding
 from clearhead.data.prepare import prepare
@@ -19,18 +19,24 @@ from clearhead.errors import ConfigError, DataError, NotFiniteError
 from clearhead.folder import RunFolder
 from clearhead.model import Transformer
 from clearhead.tasks.card import card
+from clearhead.tasks.defaults import with_defaults
+from clearhead.tasks.filming import Camera
+from clearhead.tasks.inherit import inherit, like, started_from, tokenizers_of
 from clearhead.tasks.split import split
 from clearhead.text import Tokenizer
 from clearhead.train import Chosen, Correction, Job, Judge, Loss, Report, joined_ranks, stop_on_signals, train
 from clearhead.train.allocator import keep_freed_memory
 from clearhead.train.plan import Plan, parse_budget, planned
+from clearhead.train.report import Validation
 from clearhead.train.state import whole
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
 """The source's and the target's, which may be the same."""
 Progress = Callable[[str, int, int | None], None]
 """Told what is being done, how much of it is done, and how much there is, where that is known."""
-MAY_CHANGE = frozenset({"budget", "validate_every", "save_every", "keep_checkpoints", "patience", "skip_nonfinite"})
+MAY_CHANGE = frozenset({
+    "budget", "validate_every", "save_every", "keep_checkpoints", "patience", "skip_nonfinite", "film",
+})  # fmt: skip
 """Training settings in which a run may differ from the one that it goes on with: they change no update."""
 
 
@@ -40,12 +46,20 @@ class Task(Protocol):
     name: str
 
     def read(self, paths: Iterable[Path]) -> Iterable[Any]: ...
-    def settled(self, config: Config, tokenizers: Tokenizers) -> Config: ...
+    def settled(self, config: Config, tokenizers: Tokenizers, examples: Iterable[Any]) -> Config: ...
     def texts(self, example: Any) -> tuple[str, ...]: ...
-    def encoding(self, tokenizers: Tokenizers) -> Encoding: ...
+    def encoding(self, tokenizers: Tokenizers, config: Config) -> Encoding: ...
+    def predictions(self, store: Store, config: Config) -> int: ...
     def batches(self, store: Store, tokenizers: Tokenizers, config: Config) -> Batches[Any]: ...
     def loss(self, config: Config) -> Loss: ...
     def judge(self, examples: list[Any], store: Store, tokenizers: Tokenizers, config: Config) -> Judge: ...
+
+
+@runtime_checkable
+class Calibrating(Protocol):
+    """A judge that can also tell how far the model's probabilities are to be trusted."""
+
+    def calibrated(self, model: Transformer, config: Config) -> Config: ...
 
 
 def fit(task: Task, config: Config, into: Path, progress: Progress = lambda *_: None) -> Iterator[Plan | Report]:
@@ -73,9 +87,15 @@ def fit(task: Task, config: Config, into: Path, progress: Progress = lambda *_: 
         store = corpus.train(tokenizers)
         refuse_other_examples(store, folder)
         torch.manual_seed(config.train.seed)
+        model = Transformer(config.model)
+        if (base := started_from(config, folder.path)) and folder.checkpoints.newest() is None:
+            inherited = inherit(model, base, tokenizers)
+            if ranks.first and all(line["kind"] != "inherited" for line in folder.log.lines()):
+                folder.log.write(inherited.line())
+            yield inherited
         with stop_on_signals() as stop:
             job = Job(
-                model=Transformer(config.model).to(device),
+                model=model.to(device),
                 batches=task.batches(store, tokenizers, config),
                 loss=task.loss(config),
                 config=config.train,
@@ -96,6 +116,8 @@ class Corpus:
 
     task: Task
     config: Config
+    examples: Iterable[Any]
+    """All that the training files hold, also what is held out."""
     training: Iterable[Any]
     validation: Iterable[Any]
     progress: Progress
@@ -106,9 +128,9 @@ class Corpus:
         examples = task.read([Path(os.path.relpath(folder / file)) for file in config.data.files])
         if config.data.validation_files:
             validation = task.read([Path(os.path.relpath(folder / file)) for file in config.data.validation_files])
-            return cls(task, config, examples, validation, progress)
+            return cls(task, config, examples, examples, validation, progress)
         n_examples = sum(1 for _ in told(examples, "reading", None, progress))
-        return cls(task, config, *split(examples, n_examples, config.data), progress)
+        return cls(task, config, examples, *split(examples, n_examples, config.data), progress)
 
     def tokenizers(self) -> Tokenizers:
         """Learned from the training part: one for all sides, or one for each."""
@@ -125,7 +147,7 @@ class Corpus:
         return self.store(self.training, tokenizers, self.config.data.max_length)
 
     def store(self, examples: Iterable[Any], tokenizers: Tokenizers, max_length: int | None) -> Store:
-        encoding = self.task.encoding(tokenizers)
+        encoding = self.task.encoding(tokenizers, self.config)
         return prepare(
             cache_folder(), examples, encoding, max_length, lambda done, total: self.progress("tokenising", done, total)
         )
@@ -137,16 +159,17 @@ class Corpus:
 
 def create(task: Task, config: Config, into: Path, progress: Progress, world: int) -> None:
     """Make a new run folder: learn the tokenizers and choose all that the settings leave open."""
-    config = config.but(task=task.name)
     if not config.data.files:
         raise ConfigError("There is nothing to learn from: data.files is empty.\nName the training files.")
+    base = started_from(config, into)
+    config = with_defaults((like(base, config) if base else config).but(task=task.name))
     corpus = Corpus.of(task, config, into, progress)
-    tokenizers = corpus.tokenizers()
-    config = task.settled(config, tokenizers)
-    store = corpus.train(tokenizers)
+    tokenizers = tokenizers_of(base) if base and not config.train.new_vectors else corpus.tokenizers()
+    config = task.settled(config, tokenizers, corpus.examples)
+    store = replace(corpus, config=config).train(tokenizers)
     progress("measuring this machine", 0, None)
     plan = planned(
-        config, parse_budget(config.train.budget), n_tokens=predictions_in(store), loss=task.loss(config),
+        config, parse_budget(config.train.budget), n_tokens=task.predictions(store, config), loss=task.loss(config),
         batches=lambda size: task.batches(store, tokenizers, config.but(data=config.data.but(batch_tokens=size))),
         world=world,
     )  # fmt: skip
@@ -155,15 +178,10 @@ def create(task: Task, config: Config, into: Path, progress: Progress, world: in
     folder.log.write({"kind": "plan", "reasons": plan.reasons, "seconds": plan.seconds, "examples": store.fingerprint})
 
 
-def predictions_in(store: Store) -> int:
-    """Tokens that are predicted in a pass: those of the last text side, and an end for each."""
-    return int(store.n_tokens[min(1, len(store.n_tokens) - 1)]) + len(store)
-
-
 def continued(stored: Config, given: Config, folder: RunFolder) -> Config:
     """The run's own settings, with those changes that leave the updates as they are; others are refused."""
     changes: dict[str, Any] = {}
-    for section in ("model", "tokenizer", "data", "train", "decode"):
+    for section in SECTIONS:
         for name in getattr(given, section).model_fields_set:
             before, now = getattr(getattr(stored, section), name), getattr(getattr(given, section), name)
             if before == now or section == "decode":
@@ -216,14 +234,19 @@ def recorded(job: Job, folder: RunFolder, corpus: Corpus) -> Iterator[Report]:
         for correction in job.corrections:
             if correction.step > step:  # a second interruption must not lose it
                 folder.log.write(correction.line())
+    camera = Camera(job, folder, newest.step if newest else 0)
     try:
         for report in train(job):
+            if isinstance(report, Validation):
+                camera.shoot(report)
             weights = whole(job.model.state_dict()) if isinstance(report, Chosen) else {}
             if job.ranks.first:
                 if report not in job.corrections:
                     folder.log.write(report.line())
                 if isinstance(report, Chosen):
                     folder.write_weights(weights)
+                    if isinstance(job.judge, Calibrating):
+                        folder.write_config(job.judge.calibrated(job.model.eval(), corpus.config))
                     folder.write_card(card(folder, corpus.config, report))
             yield report
     except NotFiniteError as error:

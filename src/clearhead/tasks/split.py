@@ -32,7 +32,23 @@ def batched(examples: Iterable[E], size: int) -> Iterator[list[E]]:
         yield chunk
 
 
-def split(examples: Iterable[E], n_examples: int, config: DataConfig) -> tuple[Part[E], Part[E]]:
-    """Training and validation parts; the second has at least one example and at most as many as the settings allow."""
+class Stretch(Generic[E]):
+    """Examples that follow one another."""
+
+    def __init__(self, examples: Iterable[E], start: int, stop: int) -> None:
+        self.examples, self.start, self.stop = examples, start, stop
+
+    def __iter__(self) -> Iterator[E]:
+        return islice(self.examples, self.start, self.stop)
+
+
+def split(examples: Iterable[E], n_examples: int, config: DataConfig) -> tuple[Iterable[E], Iterable[E]]:
+    """Training and validation parts; the second has at least one example and at most as many as the settings allow.
+
+    Of running text, the end is held out: single lines would be easy to guess from those around them.
+    """
     share = min(max(config.validation_share, 1.5 / n_examples), config.validation_limit / n_examples)
+    if isinstance(next(iter(examples), None), str):
+        place = n_examples - max(1, round(share * n_examples))
+        return Stretch(examples, 0, place), Stretch(examples, place, n_examples)
     return Part(examples, share, held_out=False), Part(examples, share, held_out=True)

@@ -34,7 +34,7 @@ class TranslationTask:
     def texts(self, example: Pair) -> tuple[str, ...]:
         return example
 
-    def settled(self, config: Config, tokenizers: Tokenizers) -> Config:
+    def settled(self, config: Config, tokenizers: Tokenizers, examples: Iterable[Pair]) -> Config:  # noqa: ARG002
         """The settings that follow from the tokenizers."""
         source, target = tokenizers
         model: dict[str, Any] = {"family": "encoder-decoder", "vocab_size": target.vocab_size}
@@ -42,8 +42,12 @@ class TranslationTask:
             model |= {"source_vocab_size": source.vocab_size, "tie": "output"}
         return config.but(model=config.model.but(**model))
 
-    def encoding(self, tokenizers: Tokenizers) -> Encoding:
+    def encoding(self, tokenizers: Tokenizers, config: Config) -> Encoding:  # noqa: ARG002
         return pair_encoding(*tokenizers)
+
+    def predictions(self, store: Store, config: Config) -> int:  # noqa: ARG002
+        """In a pass: the tokens of the target side, and an end for each."""
+        return int(store.n_tokens[1]) + len(store)
 
     def batches(self, store: Store, tokenizers: Tokenizers, config: Config) -> Batches[PairBatch]:
         batches = ByLength(store, pair_batch, config.data.batch_tokens, config.train.seed)

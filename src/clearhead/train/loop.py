@@ -16,6 +16,7 @@ from clearhead.data.order import mix
 from clearhead.model import Transformer
 from clearhead.train.averaging import MovingAverage, mean_weights
 from clearhead.train.course import Course, fitting_steps
+from clearhead.train.depth import freeze
 from clearhead.train.loss import Loss
 from clearhead.train.nonfinite import not_finite
 from clearhead.train.optimizer import optimizers
@@ -74,6 +75,7 @@ class Job:
 
 def train(job: Job) -> Iterator[Report]:
     """Train to the end of the course, from the newest checkpoint if there is one, and choose the weights to use."""
+    freeze(job.model, job.config.freeze)
     objective = shared(Objective(job.model, job.loss, job.config), job.config, job.ranks)
     state = yield from started(job)
     watch = Watch(state.counters.seconds)

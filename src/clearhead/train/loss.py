@@ -1,6 +1,6 @@
 """What training makes small. The loop is given one of these and knows nothing else about the task."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -26,24 +26,38 @@ def next_token_loss(smoothing: float = 0.0, word_dropout: float = 0.0) -> Loss:
         if isinstance(batch, PairBatch):
             mask = masks.padding(batch.source_mask)
             memory = model.encode(with_unknowns(batch.source, word_dropout), mask)
-        x = model.decode(with_unknowns(batch.target_in, word_dropout), memory, mask)[batch.counts]
-        targets = batch.target_out[batch.counts]
-        return smoothed_cross_entropy(
-            model.head.transform(x), model.head.matrix(model.tokens.weight), model.head.bias, targets, smoothing
-        ), len(targets)
+        x = model.decode(with_unknowns(batch.target_in, word_dropout), memory, mask)
+        return token_loss(model, x, batch, smoothing)
 
     return loss
 
 
-def label_loss(smoothing: float = 0.0, several: bool = False) -> Loss:
+def masked_token_loss(model: Transformer, batch: TextBatch) -> tuple[Tensor, int]:
+    """BERT's: the encoder reads all there is to see, and predicts the tokens that are hidden."""
+    return token_loss(model, model.encode(batch.target_in), batch)
+
+
+def token_loss(
+    model: Transformer, x: Float[Tensor, "B T D"], batch: TextBatch, smoothing: float = 0.0
+) -> tuple[Tensor, int]:
+    """From the vectors of the last stack, at the positions that are judged."""
+    head, targets = model.head, batch.target_out[batch.counts]
+    vectors, tokens = head.transform(x[batch.counts]), head.matrix(model.tokens.weight)
+    return smoothed_cross_entropy(vectors, tokens, head.bias, targets, smoothing), len(targets)
+
+
+def label_loss(
+    smoothing: float = 0.0, several: bool = False, word_dropout: float = 0.0, weights: Sequence[float] = ()
+) -> Loss:
     """One label per text (softmax over the labels), or any number of them (each its own yes or no)."""
 
     def loss(model: Transformer, batch: LabelBatch) -> tuple[Tensor, int]:
-        scores = model(batch.source, real=batch.source_mask)
-        labels = batch.labels.to(scores.dtype)
+        scores = model(with_unknowns(batch.source, word_dropout), real=batch.source_mask)
+        labels, weight = batch.labels.to(scores.dtype), scores.new_tensor(weights) if weights else None
         if several:
-            return F.binary_cross_entropy_with_logits(scores, labels, reduction="sum") / labels.size(1), len(labels)
-        return F.cross_entropy(scores, labels, label_smoothing=smoothing, reduction="sum"), len(labels)
+            losses = F.binary_cross_entropy_with_logits(scores, labels, weight, reduction="sum")
+            return losses / labels.size(1), len(labels)
+        return F.cross_entropy(scores, labels, weight, label_smoothing=smoothing, reduction="sum"), len(labels)
 
     return loss
 

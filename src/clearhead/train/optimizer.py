@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.optim import Adam, AdamW, Optimizer
 
 from clearhead.config import TrainConfig
+from clearhead.errors import ConfigError
+from clearhead.train.depth import rate_shares
 from clearhead.train.sharded import like, put_together
 
 PAPER_BETAS = (0.9, 0.98)
@@ -18,20 +20,33 @@ PAPER_EPS = 1e-9
 
 
 def optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
-    """The optimizers that share the model's parameters between them."""
-    matrices = [parameter for name, parameter in model.named_parameters() if is_hidden_matrix(name, parameter)]
-    hidden = {id(parameter) for parameter in matrices}
-    others = [parameter for parameter in model.parameters() if id(parameter) not in hidden]
-    rate, decay = config.learning_rate, config.weight_decay
+    """The optimizers that share the parameters that learn between them."""
+    learning = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    matrices = {name: parameter for name, parameter in learning.items() if is_hidden_matrix(name, parameter)}
+    others = {name: parameter for name, parameter in learning.items() if name not in matrices}
+    if not others:
+        raise ConfigError(f"train.freeze = {config.freeze} leaves nothing to learn.\nFreeze fewer layers.")
+    rate, decay, shares = config.learning_rate, config.weight_decay, rate_shares(model, config.layer_decay)
     if config.optimizer == "adam":
-        return [Adam([*matrices, *others], rate, PAPER_BETAS, PAPER_EPS, fused=True)]
+        return [Adam(groups(matrices | others, rate, shares), rate, PAPER_BETAS, PAPER_EPS, fused=True)]
     if config.optimizer == "adamw":
-        groups = [{"params": matrices, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
-        return [AdamW(groups, rate, PAPER_BETAS, PAPER_EPS, fused=True)]
+        both = [*groups(matrices, rate, shares, decay), *groups(others, rate, shares)]
+        return [AdamW(both, rate, PAPER_BETAS, PAPER_EPS, fused=True)]
+    hidden = groups(matrices, config.muon_learning_rate, shares, decay)
     return [
-        Muon(matrices, config.muon_learning_rate, decay),
-        AdamW(others, rate, PAPER_BETAS, PAPER_EPS, weight_decay=0.0, fused=True),
+        *([Muon(hidden, config.muon_learning_rate, decay)] if hidden else []),
+        AdamW(groups(others, rate, shares), rate, PAPER_BETAS, PAPER_EPS, fused=True),
     ]
+
+
+def groups(
+    parameters: Mapping[str, Tensor], rate: float, shares: Mapping[str, float], decay: float = 0.0
+) -> list[dict[str, Any]]:
+    """The parameters by their share of the learning rate."""
+    alike: dict[float, list[Tensor]] = defaultdict(list)
+    for name, parameter in parameters.items():
+        alike[shares[name]].append(parameter)
+    return [{"params": each, "lr": rate * share, "weight_decay": decay} for share, each in alike.items()]
 
 
 def is_hidden_matrix(name: str, parameter: Tensor) -> bool:
@@ -47,7 +62,9 @@ class Muon(Optimizer):
     stacked ones (q, k and v) are taken apart.
     """
 
-    def __init__(self, matrices: Iterable[Tensor], lr: float, weight_decay: float, momentum: float = 0.95) -> None:
+    def __init__(
+        self, matrices: Iterable[Tensor] | list[dict[str, Any]], lr: float, weight_decay: float, momentum: float = 0.95
+    ) -> None:
         super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
 
     @torch.no_grad()

@@ -31,7 +31,9 @@ MOST_UPDATES = 1_000_000
 BATCH_TOKENS = (1_024, 2_048, 4_096, 8_192)
 PROBE_SECONDS, PROBE_SHARE = 4.0, 0.02
 """How long a size is tried out, at most, and of the time there is."""
-DATA_DECIDES = {"family", "vocab_size", "source_vocab_size", "n_classes", "tie"}
+OTHER_THAN_SIZE = {
+    "family", "vocab_size", "source_vocab_size", "n_classes", "tie", "norm", "init", "dropout", "attention_dropout",
+}  # fmt: skip
 """Settings of the model that do not fix its size."""
 
 
@@ -89,7 +91,7 @@ def planned(
         reasons.append(f"batches of {largest:,} tokens: about {total / largest:,.0f} updates")
     n_batches = len(batches(config.data.batch_tokens)) / config.train.accumulate / world
     steps = config.train.max_steps or budget.steps or min(MOST_UPDATES, max(1, round(total / n_tokens * n_batches)))
-    reasons.append(f"{steps:,} updates: {steps / n_batches:.1f} passes over {n_tokens:,} tokens")
+    reasons.append(f"{steps:,} updates: {steps / n_batches:.1f} passes of {n_tokens:,} predictions each")
     seconds = None if config.train.max_steps else budget.seconds
     return Plan(config.but(train=config.train.but(max_steps=steps)), steps, seconds, tuple(reasons))
 
@@ -104,7 +106,7 @@ def sized(
 ) -> tuple[Config, float, list[str]]:
     """The largest size that gets through the data often enough in the time, its speed in tokens/s, and the reasons."""
     given = config.model.model_dump(exclude_unset=True)
-    if not given.keys() <= DATA_DECIDES:
+    if not given.keys() <= OTHER_THAN_SIZE:
         speed = probed(config.model, config.train, loss, batches(config.data.batch_tokens), seconds)
         return config, speed, [f"the model as given: {speed:,.0f} tokens/s on this machine"]
     speed = 0.0

@@ -100,6 +100,8 @@ class State:
         saved = checkpoint.tensors("optimizer")
         owner = {p: optimizer for optimizer in self.optimizers for g in optimizer.param_groups for p in g["params"]}
         for name, parameter in self.model.named_parameters():
+            if parameter not in owner:  # it is frozen
+                continue
             keys = [key for key in saved if key.rpartition("/")[0] == name]
             state = {key.rpartition("/")[2]: like(parameter, saved[key]) for key in keys}
             owner[parameter].state[parameter] = state

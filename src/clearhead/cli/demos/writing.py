@@ -1,0 +1,94 @@
+"""A writer learns to tell little stories, and to keep their heroes in mind."""
+
+import lzma
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clearhead.cli.demos.stage import say, suggested, written
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from clearhead.config import Config
+    from clearhead.tasks import Writer
+
+N_TRAINING, N_VALIDATION, N_TEST = 8_000, 100, 200
+N_TOLD, OPENING_WORDS = 20, 12
+TRAINING = (
+    "The model reads windows of the running text and guesses every token from those before it, all at once; nothing is "
+    "labelled, the text itself is what it should say. The loss is how wrong its guesses are."
+)
+OPENINGS = ("Once upon a time, there was a brave", "Long ago there was a lazy dragon named Smaug. He lived")
+
+
+def settings(data: Path, into: Path) -> "Config":
+    """A model that learns the stories in a minute or two without a GPU."""
+    from clearhead.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainConfig
+
+    seen = Path(os.path.relpath(data, into))
+    return Config(
+        model=ModelConfig.preset("tiny", n_decoder_layers=3, dropout=0.0),
+        tokenizer=TokenizerConfig(method="bytes", vocab_size=800),
+        data=DataConfig(
+            files=(str(seen / "train.txt"),),
+            validation_files=(str(seen / "valid.txt"),),
+            batch_tokens=2_048,
+            window=128,
+        ),
+        train=TrainConfig(max_steps=360, validate_every=60, label_smoothing=0.0),
+    )
+
+
+def prepared(console: "Console", data: Path) -> None:
+    """Make the stories to learn from, and show one of them."""
+    from clearhead.tasks.stories import some_stories
+
+    say(
+        console,
+        "Stories",
+        f"A small grammar tells {N_TRAINING:,} little stories, one a line: a hero, a wish, what came of it. Some "
+        f"heroes, such as a fox of a certain name, are kept out of training.",
+    )
+    stories = {
+        "train": some_stories(N_TRAINING),
+        "valid": some_stories(N_VALIDATION, seed=1, held_out=True),
+        "test": some_stories(N_TEST, seed=2, held_out=True),
+    }
+    written(data, {f"{name}.txt": some for name, some in stories.items()})
+    say(console, "", stories["train"][0])
+    say(console, "", f"The files are in {data}, plain text, as you would bring your own.")
+
+
+def shown(console: "Console", into: Path, data: Path) -> None:
+    """Have it tell stories, measure it, and tell what to type next."""
+    from clearhead.tasks import Writer
+
+    writer = Writer.load(into)
+    say(console, "Stories that nobody wrote", "The first words are given; the second hero is one that it never met.")
+    for opening in OPENINGS:
+        say(console, "", str(writer.write(opening, stop=["\n"])))
+    measured(console, writer, data / "test.txt")
+    commands = [
+        f'write {into} "{OPENINGS[0]}"', f'write {into} "One day" -n 3 --temperature 1 --stop "\\n"',
+        f"evaluate {into} {data / 'test.txt'}", f"info {into}",
+        "train YOURS.txt --task writing --into runs/yours --budget 45m",
+    ]  # fmt: skip
+    suggested(console, "It knows these stories and nothing else; outside them, it guesses. Try:", commands)
+
+
+def measured(console: "Console", writer: "Writer", test: Path) -> None:
+    """How well it knows stories about heroes that it never met, and whether they keep their names."""
+    text = test.read_text(encoding="utf-8")
+    found = writer.perplexity(text)
+    packed = 8 * len(lzma.compress(text.encode(), preset=9)) / len(text.encode())
+    openings = [" ".join(story.split()[:OPENING_WORDS]).rstrip(".") for story in text.split("\n")[:N_TOLD]]
+    heroes = [opening.partition("named ")[2].split(".")[0] for opening in openings]
+    n_kept = sum(hero in writer.write(start, stop=["\n"]).text for start, hero in zip(openings, heroes, strict=True))
+    say(
+        console,
+        "How good it is",
+        f"On {text.count(chr(10)):,} stories about heroes that it never met: {found}. A general compressor (xz) needs "
+        f"{packed:.2f} bits per byte for them.",
+    )
+    say(console, "", f"Given the first words of {N_TOLD} of them, it came back to the hero's name in {n_kept}.")

@@ -1,0 +1,104 @@
+"""Beginning with another run: its tokenizer and its shape, and those of its weights that fit by name."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from clearhead.config import Config
+from clearhead.errors import ConfigError, FolderError
+from clearhead.folder import RunFolder
+from clearhead.model import Transformer
+from clearhead.text import Tokenizer
+from clearhead.train import Report
+
+OWN = {"family", "vocab_size", "source_vocab_size", "n_classes", "dropout", "attention_dropout"}
+"""Settings of the model that do not shape what is taken over: the task, or the person, decides them."""
+PER_TOKEN = {"tokens.weight", "source_tokens.weight", "head.tokens.weight", "head.bias"}
+"""Weights with a row for each token."""
+
+
+@dataclass(frozen=True)
+class Inherited(Report):
+    """What a run begins with; `str()` is a sentence about it."""
+
+    run: str
+    taken: tuple[str, ...]
+    """Weights that were taken over."""
+    left: tuple[str, ...]
+    """Weights of the other run for which there is no place here."""
+    new: tuple[str, ...]
+    """Weights that begin at random."""
+    known_tokens: float
+    """The share of the tokens whose vectors were taken over."""
+
+    def __str__(self) -> str:
+        parts = {"taken": self.taken, "left": self.left, "new": self.new}
+        told = "; ".join(f"{len(names)} {what}{places(names)}" for what, names in parts.items())
+        others = "" if self.known_tokens == 1 else f"; {self.known_tokens:.0%} of the tokens keep their vectors"
+        return f"Weights from {self.run}: {told}{others}."
+
+
+def places(names: Iterable[str]) -> str:
+    """Which parts of the model the weights are in."""
+    return f" ({', '.join(sorted({name.partition('.')[0] for name in names}))})" if names else ""
+
+
+def started_from(config: Config, into: Path) -> RunFolder | None:
+    """The run that a new one begins with, if there is one."""
+    return RunFolder.open(Path(os.path.relpath(into / config.train.start))) if config.train.start else None
+
+
+def like(base: RunFolder, config: Config) -> Config:
+    """The settings with the shape and the tokenizer of the other run; another tokenizer must be asked for."""
+    theirs = base.config()
+    shape = {name: value for name, value in theirs.model.model_dump().items() if name not in OWN}
+    config = config.but(model=config.model.but(**(shape | config.model.model_dump(exclude_unset=True))))
+    if config.train.new_vectors:
+        return config
+    for name, value in config.tokenizer.model_dump(exclude_unset=True).items():
+        if name in ("method", "vocab_size") and value != getattr(theirs.tokenizer, name):
+            raise ConfigError(
+                f"tokenizer.{name} = {value} makes another tokenizer than that of {base.path}, and its token vectors "
+                f"would be lost.\nLeave the setting out, or keep the vectors of the tokens that both have: "
+                f"--set train.new_vectors=true"
+            )
+    dropout = config.tokenizer.dropout
+    return config.but(tokenizer=theirs.tokenizer.but(dropout=dropout))
+
+
+def tokenizers_of(base: RunFolder) -> tuple[Tokenizer, Tokenizer]:
+    """The other run's tokenizers; one object where they are one."""
+    target = base.tokenizer()
+    return base.source_tokenizer() if "," in base.config().tokenizer.fingerprint else target, target
+
+
+@torch.no_grad()
+def inherit(model: Transformer, base: RunFolder, tokenizers: tuple[Tokenizer, Tokenizer]) -> Inherited:
+    """Take over every weight of the other run with the same name and shape here, and the vectors of known tokens."""
+    if not base.has_weights():
+        raise FolderError(f"{base.path} has no weights yet.\nTrain it to its end with: clearhead train {base.path}")
+    theirs, ours = base.model().state_dict(), model.state_dict()
+    taken, known = [], 1.0
+    for name, weight in ours.items():
+        side = 0 if name.startswith("source") else 1
+        own, other = tokenizers[side], tokenizers_of(base)[side] if name in PER_TOKEN else tokenizers[side]
+        if name not in theirs or theirs[name].shape[1:] != weight.shape[1:]:
+            continue
+        if own.fingerprint != other.fingerprint:
+            ids = other.vocabulary.ids()
+            both = [(here, ids[token]) for here, token in enumerate(own.vocabulary.tokens) if token in ids]
+            here, there = zip(*both, strict=True)
+            weight[list(here)] = theirs[name][list(there)].to(weight)
+            known = min(known, len(both) / len(weight))
+        elif theirs[name].shape == weight.shape:
+            weight.copy_(theirs[name])
+        else:
+            continue
+        taken.append(name)
+    if not taken:
+        raise ConfigError(f"Nothing in {base.path} fits this model.\nLeave out the settings that change its shape.")
+    left, new = sorted(theirs.keys() - set(taken)), sorted(ours.keys() - set(taken))
+    return Inherited(0, str(base.path), tuple(taken), tuple(left), tuple(new), known)

@@ -1,0 +1,116 @@
+"""From files to a classifier on the command line: pre-train, begin with it, classify, evaluate, fill gaps; the demo."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from clearhead.cli.demos import classification as demo
+from clearhead.cli.main import main
+from clearhead.config import TrainConfig
+from tasks.small import write_prose, write_reviews
+
+SMALL = [
+    "--set", "model.d_model=16", "--set", "model.d_ff=16", "--set", "model.n_heads=2", "--set", "train.threads=1",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a pre-trained run and a classifier that began with it."""
+    folder = tmp_path_factory.mktemp("place")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.chdir(folder)
+        write_prose(folder / "prose.txt")
+        write_reviews(folder / "reviews.tsv")
+        assert main(["pretrain", "prose.txt", "--into", "runs/prose", "--budget", "3 steps", *SMALL]) == 0
+        train = ["train", "reviews.tsv", "--task", "classification", "--from", "runs/prose", "--into", "runs/mood"]
+        assert main([*train, "--budget", "3 steps", "--set", "train.threads=1"]) == 0
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def inside(place, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place / "cache"))
+    monkeypatch.chdir(place)
+
+
+def test_what_was_taken_over_is_told(place, capfd):
+    train = ["train", "reviews.tsv", "--task", "classification", "--from", "runs/prose", "--into", "runs/again"]
+    assert main([*train, "--budget", "1 steps", "--set", "train.threads=1"]) == 0
+    assert "Weights from runs/prose: " in capfd.readouterr().err
+
+
+def test_a_text_gets_one_line(capsys):
+    assert main(["classify", "runs/mood", "the film was good"]) == 0
+    assert capsys.readouterr().out in ("good\n", "bad\n")
+
+
+def test_every_line_gets_one_line_with_probabilities_or_json(capsys, monkeypatch):
+    for option, columns in (("--probabilities", 3), ("--json", 1)):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"the film\n\nthe book\n"))))
+        assert main(["classify", "runs/mood", option]) == 0
+        told = capsys.readouterr()
+        assert [len(line.split("\t")) for line in told.out.splitlines()] == [columns] * 3
+        assert told.err == "line 2: the text is empty\n"
+    assert set(json.loads(told.out.splitlines()[0])) == {"text", "labels", "probabilities", "notes"}
+
+
+def test_evaluate_tells_scores_labels_and_confusions(place, capsys):
+    assert main(["evaluate", "runs/mood", "reviews.tsv", "--output", "said.txt"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("accuracy ")
+    assert "calibration error before" in told
+    assert "right ↓  said →" in told
+    assert len((place / "said.txt").read_text().splitlines()) == 120
+    assert main(["evaluate", "runs/mood", "reviews.tsv", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["texts"] == 120
+
+
+def test_a_label_that_was_never_learned_is_your_input(place, capsys):
+    (place / "odd.tsv").write_text("odd\tthe film\n")
+    assert main(["evaluate", "runs/mood", "odd.tsv"]) == 1
+    assert "has the label odd" in capsys.readouterr().err
+
+
+def test_a_gap_is_filled(capsys):
+    assert main(["fill", "runs/prose", "the ____ was ____", "--n-best", "2"]) == 0
+    filled, first, second = capsys.readouterr().out.splitlines()
+    assert "__" not in filled
+    assert first.startswith("  gap 1: ")
+    assert second.count("%") == 2
+    assert main(["fill", "runs/prose", "the ____", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["gaps"][0]) == 5
+
+
+def test_a_run_goes_on_as_what_it_was_begun(capfd):
+    assert main(["train", "runs/mood"]) == 0
+    assert "Weights in use" in capfd.readouterr().err
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """The demo with little text and few updates."""
+    for name, n in (("N_TRAINING", 300), ("N_VALIDATION", 20), ("N_TEST", 30)):
+        monkeypatch.setattr(demo, name, n)
+    whole = demo.settings
+    train = TrainConfig(max_steps=2, validate_every=2, threads=1)
+    monkeypatch.setattr(demo, "settings", lambda data, into: whole(data, into).but(train=train))
+
+
+def test_the_demo_trains_classifies_measures_and_tells_what_to_type_next(quick, capsys):
+    assert main(["demo", "--task", "classification"]) == 0
+    told = capsys.readouterr().out
+    for part in ("Reviews\n", "The soup was not lovely.\n  → ", "right ↓", "classify runs/demo-classification"):
+        assert part in told
+
+
+@pytest.mark.slow
+def test_the_demo_tells_praise_from_blame_also_where_it_is_turned_round(place, capsys):
+    assert main(["demo", "--task", "classification", "--into", "runs/whole-demo"]) == 0
+    assert float(capsys.readouterr().out.partition("accuracy ")[2].split()[0]) >= 95
+    for text, label in (("The film was not boring.", "good"), ("I cannot say that the book was great.", "bad")):
+        assert main(["classify", "runs/whole-demo", text]) == 0
+        assert capsys.readouterr().out == f"{label}\n"

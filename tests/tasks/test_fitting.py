@@ -1,0 +1,82 @@
+"""Training through the tasks: a run that was interrupted ends as one that was not, and what was learned can be used."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+import clearhead
+from clearhead.config import Config, DataConfig, ModelConfig, TrainConfig
+from clearhead.data.examples import Conversation
+from clearhead.folder import RunFolder
+from clearhead.tasks import TASKS
+from clearhead.tasks.fit import fit
+from clearhead.tasks.smalltalk import conversations
+from clearhead.tasks.split import split
+from clearhead.tasks.stories import some_stories
+from clearhead.train import Step
+
+SMALL = ModelConfig(d_model=16, d_ff=32, n_heads=2, n_encoder_layers=1, n_decoder_layers=1)
+TRAIN = TrainConfig(max_steps=6, save_every=2, validate_every=3, ema=0.9)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Text for each form: running text, conversations, and questions with their answers."""
+    folder = tmp_path_factory.mktemp("data")
+    talks = conversations(60)
+    paths = {name: folder / name for name in ("text.txt", "talk.jsonl", "pairs.tsv")}
+    paths["text.txt"].write_text("\n".join(some_stories(30)) + "\n")
+    paths["talk.jsonl"].write_text("".join(json.dumps({"turns": each.turns}) + "\n" for each in talks))
+    paths["pairs.tsv"].write_text("".join("\t".join(each.turns[:2]) + "\n" for each in talks))
+    return paths
+
+
+def settings(file: Path, task: str) -> Config:
+    data = DataConfig(files=(str(file),), window=32, batch_tokens=256)
+    return Config(task=task, model=SMALL, data=data, train=TRAIN)
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "family"),
+    [("text.txt", "writing", "decoder"), ("talk.jsonl", "chat", "decoder"), ("pairs.tsv", "chat", "encoder-decoder")],
+)
+def test_a_resumed_run_ends_as_an_uninterrupted_one(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, task: str, family: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    config = settings(files[name], task)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    list(fit(TASKS[task](), config, whole))
+    for report in fit(TASKS[task](), config, parts):
+        if isinstance(report, Step) and report.step == 5:
+            break
+    list(fit(TASKS[task](), config, parts))
+    hashes = [hashlib.sha256((run / "weights.safetensors").read_bytes()).hexdigest() for run in (whole, parts)]
+    assert hashes[0] == hashes[1]
+    folder = RunFolder.open(whole)
+    assert (folder.config().task, folder.config().model.family) == (task, family)
+    assert "loss" in folder.card()
+    user = clearhead.load(whole)
+    assert str(user.write("Once", max_length=5)).startswith("Once") if task == "writing" else user.reply("Hi").text != 0
+
+
+def test_the_form_of_a_chatbot_can_be_set(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    config = settings(files["pairs.tsv"], "chat")
+    list(fit(TASKS["chat"](), config.but(model=SMALL.but(family="decoder")), tmp_path / "run"))
+    assert clearhead.load(tmp_path / "run").reads_question is False
+
+
+def test_of_running_text_the_end_is_held_out_and_of_other_examples_some() -> None:
+    lines = [f"line {n}" for n in range(100)]
+    training, validation = split(lines, 100, DataConfig(validation_share=0.1))
+    assert [*training, *validation] == lines
+    assert len(list(validation)) == 10
+    talks = [Conversation((line, "yes")) for line in lines]
+    training, validation = split(talks, 100, DataConfig(validation_share=0.1))
+    assert sorted([*training, *validation]) == sorted(talks)
+    assert [*training, *validation] != talks
