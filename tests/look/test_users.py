@@ -115,6 +115,20 @@ def test_a_text_too_long_to_be_read_at_once_is_refused(translator):
         translator.look("cat " * 100)
 
 
+def test_an_empty_text_can_be_looked_into_like_any_other(runs, task):
+    if task != "pretraining":  # which needs a gap
+        look = load(runs / task).look("")
+        assert json.dumps(look.meta(), allow_nan=False)
+        assert str(look)
+
+
+def test_a_classifier_says_that_it_chooses_no_tokens(runs):
+    look = load(runs / "classification").look(TEXTS[0])
+    for question in (look.lens, lambda: look.alternatives(0), look.alignment):
+        with pytest.raises(ClearheadError):
+            question()
+
+
 def test_silencing_by_weights_is_silencing_by_edit(translator):
     """The map of heads takes a shortcut; it must lead to the same place."""
     pairs = [(TEXTS[0], TEXTS[1]), (TEXTS[2], TEXTS[0])]

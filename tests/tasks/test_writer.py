@@ -45,15 +45,15 @@ def test_a_text_ends_before_the_first_stop(writer: Writer, stop: str, seed: int)
     assert writer.write("the cat", max_length=20, seed=seed, stop=[stop]).text == free.partition(stop)[0]
 
 
-@given(st.text("ab", max_size=12), st.lists(st.text("ab", min_size=1, max_size=3), max_size=3))
-def test_text_is_held_back_only_while_it_may_be_a_stop(text: str, stops: list[str]) -> None:
-    until, given_out = Until(stops), ""
-    for character in text:
+@given(st.lists(st.text("ab", max_size=4), max_size=6), st.lists(st.text("ab", min_size=1, max_size=3), max_size=3))
+def test_text_ends_before_the_stop_that_is_whole_first_however_it_comes(pieces: list[str], stops: list[str]) -> None:
+    until, given_out, text = Until(stops), "", "".join(pieces)
+    for piece in pieces:
         if not until.reached:
-            given_out += until.push(character)
+            given_out += until.push(piece)
     given_out += until.end("")
-    places = [place for stop in stops if (place := text.find(stop)) >= 0]
-    assert given_out == text[: min(places, default=len(text))]
+    found = [(place + len(stop), place) for stop in stops if (place := text.find(stop)) >= 0]
+    assert given_out == text[: min(found)[1] if found else len(text)]
 
 
 def test_the_same_seed_writes_the_same_and_another_seed_something_else(writer: Writer) -> None:

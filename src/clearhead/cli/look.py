@@ -109,7 +109,7 @@ def shown(console: "Console", found: "Look", head: str | None, by_hand: list[str
     elif reasons:
         console.print(str(found.reasons()))
     elif search:
-        console.print(str(found.beam or "Tokens were drawn at random: there was no search."))
+        console.print(str(found.beam or "There was no search: nothing was written, or tokens were drawn at random."))
     elif head:
         matrix = found.attention(head)
         draw(console, matrix)

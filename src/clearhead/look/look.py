@@ -180,8 +180,11 @@ class Look:
     @cached_property
     def logits(self) -> Float[Tensor, "T V"]:
         """The scores of all tokens in every row."""
-        stack = "encoder" if self.family == "encoder" else "decoder"
-        return self.seen[f"{stack}.logits"]
+        if self.classes:
+            raise ModelError(
+                "A classifier says no tokens: there are none to choose from.\nSee .verdict for its classes."
+            )
+        return self.seen["encoder.logits" if self.family == "encoder" else "decoder.logits"]
 
     @cached_property
     def probs(self) -> Float[Tensor, "T V"]:
@@ -228,7 +231,7 @@ class Look:
     def lens(self, n: int = 3) -> tuple[tuple[tuple[Guess, ...], ...], ...]:
         """What each layer would say if it were the last: for every row and layer, the n likeliest tokens."""
         stack_name = "encoder" if self.family == "encoder" else "decoder"
-        stack = getattr(self.model, stack_name)
+        stack, n = getattr(self.model, stack_name), min(n, self.logits.size(-1))
         layers = []
         for index in range(len(stack.layers)):
             x = self.seen[f"{stack_name}.{index}.resid_post"].to(self.model.tokens.weight.device)

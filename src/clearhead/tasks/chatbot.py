@@ -14,7 +14,7 @@ from clearhead.decode import stream
 from clearhead.errors import FolderError, TextError
 from clearhead.folder import RunFolder
 from clearhead.look import Look
-from clearhead.model import Transformer
+from clearhead.model import Step, Transformer
 from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.tasks.perplexity import Perplexity, total_loss
 from clearhead.tasks.streams import Kept, whole
@@ -49,6 +49,7 @@ class Chatbot:
 
     def __init__(self, model: Transformer, source: Tokenizer, target: Tokenizer, config: Config) -> None:
         self.model, self.source, self.target, self.config = model, source, target, config
+        self.step = Step(model)
         self.reads_question = config.model.family == "encoder-decoder"
         learned = config.model.positions == "learned"
         self.limit = min(config.data.max_length, config.model.max_positions - 2 if learned else config.data.max_length)
@@ -119,7 +120,7 @@ class Chatbot:
         asked = asked.but(n_best=1, max_length=asked.max_length or LENGTH)
         ids, notes = self.context(turns, asked)
         text = self.target.stream()
-        drawn = Kept(stream(self.model, ids, asked, blocked=self.blocked))
+        drawn = Kept(stream(self.step, ids, asked, blocked=self.blocked))
         pieces: list[str] = []
         for token in drawn:
             pieces.append(text.push(token))

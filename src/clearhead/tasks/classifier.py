@@ -106,8 +106,9 @@ class Classifier:
 
     def look(self, text: str, edit: Asked = None) -> Look:
         """Every number behind a classification."""
+        tokenizer = self.tokenizer
         return look_at_reading(
-            self.model, self.tokenizer, text, lambda text: [*self.tokenizer.encode(text)[: self.limit], self.tokenizer.end],
+            self.model, tokenizer, text, lambda text: [*tokenizer.encode(text)[: self.limit], tokenizer.end],
             task="classification", edit=edit, classes=self.labels, several=self.config.labels.several,
             temperature=self.config.labels.temperature,
         )  # fmt: skip

@@ -56,7 +56,7 @@ def as_text(tokenizer: Tokenizer, context: Sequence[int], ids: Sequence[int]) ->
 
 
 class Until:
-    """Text up to the first of some strings; what may be the beginning of one waits."""
+    """Text up to the string, of some, that is whole first; what may be the beginning of one waits."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self.stops = [stop for stop in stops if stop]
@@ -66,10 +66,10 @@ class Until:
     def push(self, text: str) -> str:
         """The text that is certainly before any of them."""
         self.waiting += text
-        places = [place for stop in self.stops if (place := self.waiting.find(stop)) >= 0]
-        n_sure = min(places, default=len(self.waiting) - self.n_doubtful())
+        found = [(place + len(stop), place) for stop in self.stops if (place := self.waiting.find(stop)) >= 0]
+        n_sure = min(found)[1] if found else len(self.waiting) - self.n_doubtful()
         sure, self.waiting = self.waiting[:n_sure], self.waiting[n_sure:]
-        self.reached = bool(places)
+        self.reached = bool(found)
         return sure
 
     def n_doubtful(self) -> int:

@@ -10,7 +10,7 @@ from clearhead.decode import stream
 from clearhead.errors import ConfigError, FolderError
 from clearhead.folder import RunFolder
 from clearhead.look import Look
-from clearhead.model import Transformer
+from clearhead.model import Step, Transformer
 from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.tasks.perplexity import Perplexity, sliding, total_loss
 from clearhead.tasks.streams import Kept, Page, Until, as_text, whole
@@ -53,6 +53,7 @@ class Writer:
 
     def __init__(self, model: Transformer, tokenizer: Tokenizer, config: Config) -> None:
         self.model, self.tokenizer, self.config = model, tokenizer, config
+        self.step = Step(model)
         learned = config.model.positions == "learned"
         self.window = min(config.data.window, config.model.max_positions) if learned else config.data.window
         specials = range(len(tokenizer.vocabulary.specials))
@@ -138,7 +139,7 @@ class Writer:
             n_written = min(len(log_probs), len(ids) - 1)  # which the rules against repetition know
             n_new = min(n_wanted - len(log_probs), max(1, self.window - len(ids) + 1))
             found = yield from stream(
-                self.model, ids[: len(ids) - n_written], options.but(max_length=n_written + n_new, n_best=1),
+                self.step, ids[: len(ids) - n_written], options.but(max_length=n_written + n_new, n_best=1),
                 prefix=ids[len(ids) - n_written :], end=self.tokenizer.pad, blocked=self.blocked,
                 should_stop=should_stop,
             )  # fmt: skip
