@@ -30,7 +30,7 @@ DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-FINE_TUNING: dict[str, dict[str, Any]] = {"train": {"learning_rate": 5e-4, "muon_learning_rate": 0.005}}
+FINE_TUNING: dict[str, dict[str, Any]] = {"train": {"learning_rate": 1e-3, "muon_learning_rate": 0.005}}
 """Smaller steps, whatever the task, for weights that another run has learned."""
 
 
