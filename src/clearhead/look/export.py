@@ -87,14 +87,15 @@ def meta(look: Look, whole: bool = False) -> dict[str, Any]:
     """Everything but the tensors."""
     config, search = look.model.config, look.beam
     n_parameters = sum(weight.numel() for weight in look.model.parameters())
-    kept = ["d_model", "n_heads", "d_ff", "vocab_size", "norm", "norm_eps", "activation", "positions"]
+    kept = ["d_model", "n_heads", "d_ff", "vocab_size", "norm", "norm_eps", "activation", "positions",
+            "scale_embeddings", "embedding_norm"]  # fmt: skip
     layers = {f"n_{stack}_layers": len(getattr(look.model, stack).layers) if hasattr(look.model, stack) else 0
               for stack in ("encoder", "decoder")}  # fmt: skip
     return {
         "format": FORMAT,
         "family": look.family,
         "task": look.task,
-        "model": {"name": look.task, **{key: getattr(config, key) for key in [*kept, "scale_embeddings"]}, **layers,
+        "model": {"name": look.task, **{key: getattr(config, key) for key in kept}, **layers,
                   "n_parameters": n_parameters},
         "edits": list(look.edits),
         "notes": list(look.notes),
@@ -125,9 +126,10 @@ def meta(look: Look, whole: bool = False) -> dict[str, Any]:
 def segments(look: Look) -> dict[str, list[dict[str, Any]]]:
     """What was read; each token of a decoder with what its row predicts."""
     target = [
-        {**token(own), "predicts": other.text, "predicts_id": other.id}
+        {**token(own), "predicts": other.text, "predicts_id": other.id, "predicts_word": other.word,
+         "predicts_special": other.special}
         for own, other in zip(look.target, look.predicted, strict=True)
-    ]
+    ]  # fmt: skip
     sides = {"source": [token(each) for each in look.source], "target": target}
     return {name: side for name, side in sides.items() if side}
 
