@@ -1,14 +1,13 @@
 """A chatbot from everyday conversations, beside a model of word sequences: python examples/dialogue.py
 
-Data, in dialogue/: dailydialog.{train,val}.jsonl.gz, chatterbot-english.jsonl.gz, movie-pairs.train.tsv.gz. Both
-speakers of a conversation are people, so each is learned twice, once with each of them as the bot.
+Data: dialogue/{dailydialog,topicalchat}.train.jsonl.gz and dialogue/dailydialog.val.jsonl.gz. Both speakers of a
+conversation are people, so each conversation is learned twice, once with each of them as the bot.
 """
 
 import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from math import log
 from pathlib import Path
 
@@ -60,7 +59,7 @@ def both_views(paths: Sequence[str], into: Path) -> str:
     """A file with each conversation twice: as it is, and from its second turn on."""
     into.parent.mkdir(parents=True, exist_ok=True)
     with into.open("w", encoding="utf-8") as file:
-        for talk in chain.from_iterable(conversations(path) for path in paths):
+        for talk in conversations(*paths):
             for turns in (talk.turns, talk.turns[1:]):
                 if len(turns) > 1:
                     file.write(json.dumps({"turns": turns}) + "\n")
@@ -81,9 +80,7 @@ def baseline(bot: Chatbot, training: Iterable[Conversation], test: Sequence[Conv
 
 
 recipe = Recipe(__doc__, "dialogue", budget="12m")
-raw = recipe.files(
-    "dialogue/dailydialog.train.jsonl.gz", "dialogue/chatterbot-english.jsonl.gz", "dialogue/movie-pairs.train.tsv.gz"
-)  # fmt: skip
+raw = recipe.files("dialogue/dailydialog.train.jsonl.gz", "dialogue/topicalchat.train.jsonl.gz")
 validation = recipe.files("dialogue/dailydialog.val.jsonl.gz")
 training = both_views(raw, recipe.into.with_name(recipe.into.name + "-data") / "train.jsonl")
 recipe.train("chat", [training], validation)

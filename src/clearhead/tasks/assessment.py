@@ -39,7 +39,7 @@ class Assessment:
 
     def table(self) -> Iterator[str]:
         """A line for each label."""
-        width = max(map(len, map(short, self.labels)))
+        width = max(map(len, map(short, ["label", *self.labels])))
         yield f"{'label':<{width}}  precision  recall     F1   texts"
         for label, score in self.labels.items():
             yield (

@@ -22,7 +22,7 @@ from clearhead.tasks.fit import Tokenizers
 from clearhead.train import Judge, Loss, label_loss
 
 MOST_LABELS = 1_000
-TEXTS, FEWEST, MOST = 60_000, 3, 20
+TEXTS, FEWEST, MOST = 60_000, 5, 20
 """Texts to be read in all, and the bounds of how often that may be each of them."""
 
 
