@@ -31,12 +31,9 @@ def settings(data: Path, into: Path) -> "Config":
         model=ModelConfig.preset("tiny", n_decoder_layers=3, dropout=0.0),
         tokenizer=TokenizerConfig(method="bytes", vocab_size=800),
         data=DataConfig(
-            files=(str(seen / "train.txt"),),
-            validation_files=(str(seen / "valid.txt"),),
-            batch_tokens=2_048,
-            window=128,
+            files=(str(seen / "train.txt"),), validation_files=(str(seen / "valid.txt"),), batch_tokens=2_048
         ),
-        train=TrainConfig(max_steps=360, validate_every=60, label_smoothing=0.0),
+        train=TrainConfig(max_steps=400, validate_every=80, label_smoothing=0.0),
     )
 
 
