@@ -8,5 +8,5 @@ from recipe import Recipe
 
 recipe = Recipe(__doc__, "agnews-own", budget="")
 training, validation = recipe.files("classification/agnews.train.tsv.gz", "classification/agnews.val.tsv.gz")
-base = pretrained(recipe, "agnews-own-text", [training], [validation], "10 epochs")
+base = pretrained(recipe, "agnews-own-text", [training], [validation], "20 epochs", lower=False)
 classified(recipe, "agnews", start=base)
