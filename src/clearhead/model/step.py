@@ -79,15 +79,22 @@ class Step:
 
     @torch.no_grad()
     def read(self, source: Int[Tensor, "N S"], mask: Bool[Tensor, "N 1 1 S"] | None, cache: Cache) -> None:
-        """Encodes the sources; the cache keeps the keys and values that every layer of the decoder makes of them."""
+        """Encodes the sources; the cache keeps the keys and values that every layer of the decoder makes of them.
+
+        Padding has no rows: it would cost as much as real tokens, and only attention needs it to be there.
+        """
         positions = torch.arange(source.size(1), device=source.device)[None]
         x = self.embedded(self.model.encoder, self.source_tokens, source, positions, source.size(1))
+        real = None if mask is None else mask.flatten().nonzero()[:, 0]
+        x = x if real is None else x[real]
         for layer in self.encoder:
-            q, k, v = self.heads(layer.qkv(layer.norm_self(x) if self.norm_first else x), source.shape, 3).unbind()
-            x = self.after(layer, x, F.scaled_dot_product_attention(q, k, v, mask))
+            rows = layer.qkv(layer.norm_self(x) if self.norm_first else x)
+            q, k, v = self.heads(spread(rows, real, source.numel()), source.shape, 3).unbind()
+            z = in_rows(F.scaled_dot_product_attention(q, k, v, mask))
+            x = self.after(layer, x, z if real is None else z[real])
         x = self.model.encoder.norm(x)
         for layer, kept in zip(self.decoder, cache.layers, strict=True):
-            k, v = self.heads(layer.keys_values(x), source.shape, 2).unbind()
+            k, v = self.heads(spread(layer.keys_values(x), real, source.numel()), source.shape, 2).unbind()
             kept.source = k.contiguous(), v.contiguous()
 
     @torch.no_grad()
@@ -107,7 +114,7 @@ class Step:
             own.narrow(3, begin, n_new).copy_(heads.narrow(0, 1, 2))
             k, v = own.narrow(3, 0, end).unbind()
             z = F.scaled_dot_product_attention(heads.select(0, 0), k, v, own_mask)
-            x = self.after(layer, x, z, shape, kept.source, mask)
+            x = self.after(layer, x, in_rows(z), shape, kept.source, mask)
         cache.advance(n_new)
         x = self.norm(x) if self.norm_first else x
         if n_last is not None:
@@ -118,18 +125,17 @@ class Step:
         self,
         layer: Layer,
         x: Float[Tensor, "R D"],
-        z: Float[Tensor, "N H T K"],
+        z: Float[Tensor, "R D"],
         shape: tuple[int, ...] = (),
         source: tuple[Tensor, Tensor] | None = None,
         mask: Bool[Tensor, "N 1 1 S"] | None = None,
     ) -> Float[Tensor, "R D"]:
         """The rest of a block, after its self-attention; the residual stream is written over."""
-        x = layer.add_out(x, z.transpose(1, 2).reshape(x.shape))
+        x = layer.add_out(x, z)
         x = x if self.norm_first else layer.norm_self(x)
         if source is not None:
             q = self.heads(layer.query(layer.norm_cross(x) if self.norm_first else x), shape, 1).select(0, 0)
-            z = F.scaled_dot_product_attention(q, *source, mask)
-            x = layer.add_cross_out(x, z.transpose(1, 2).reshape(x.shape))
+            x = layer.add_cross_out(x, in_rows(F.scaled_dot_product_attention(q, *source, mask)))
             x = x if self.norm_first else layer.norm_cross(x)
         hidden = layer.inner(layer.norm_ff(x) if self.norm_first else x)
         x = layer.add_outer(x, hidden.relu_() if self.activation is F.relu else self.activation(hidden))
@@ -185,6 +191,16 @@ class Step:
         if bias is None:
             return lambda x, z: x.addmm_(z, columns)
         return lambda x, z: x.add_(bias).addmm_(z, columns)
+
+
+def in_rows(z: Float[Tensor, "N H T K"]) -> Float[Tensor, "R D"]:
+    """What the heads found, side by side again, a row for each token."""
+    return z.transpose(1, 2).reshape(z.size(0) * z.size(2), -1)
+
+
+def spread(rows: Float[Tensor, "R X"], places: Int[Tensor, " R"] | None, n_places: int) -> Float[Tensor, "P X"]:
+    """The rows of real tokens at their places, with zeros where padding stands."""
+    return rows if places is None else rows.new_zeros(n_places, rows.size(1)).index_copy_(0, places, rows)
 
 
 def laid_out(matrix: Float[Tensor, "Y X"]) -> Float[Tensor, "X Y"]:
