@@ -33,7 +33,7 @@ from clearhead.config import Config, DecodeConfig, ModelConfig, TokenizerConfig
 from clearhead.decode import decode
 from clearhead.folder import RunFolder
 from clearhead.model import Step, Transformer
-from clearhead.tasks import Translator
+from clearhead.tasks import Translator, workers
 from clearhead.tasks.translator import ended
 from clearhead.text import Tokenizer
 
@@ -176,10 +176,6 @@ def loaded(path: Path, int8: bool) -> Step:
     return Step(RunFolder.open(path).model(), int8)
 
 
-def begin_worker() -> None:
-    torch.set_num_threads(1)
-
-
 def in_worker(path: Path, sources: list[list[int]], job: Job) -> None:
     decoded(loaded(path, job.precision == "int8"), sources, job)
 
@@ -207,7 +203,7 @@ class Peers:
 @contextmanager
 def engines(folder: Path, python: Path, sources: Sources) -> Iterator[tuple[Measure, dict[str, str]]]:
     """How to measure a job on any engine, and the versions of the peers."""
-    with multiprocessing.get_context("spawn").Pool(2, begin_worker) as pool:
+    with multiprocessing.get_context("spawn").Pool(2, workers.begin) as pool:
         ours, peers = Clearhead(folder, sources, pool), Peers(python, folder)
 
         def measure(job: Job) -> dict[str, Any]:
@@ -228,6 +224,7 @@ def interleaved(measure: Measure, jobs: dict[str, Job], repeats: int) -> dict[st
         for name, job in jobs.items():
             warm = replace(job, n_sentences=min(job.n_sentences, 2 * job.batch)) if repeat == 0 else job
             found = measure(warm)["seconds"]
+            print(f"round {repeat}, {job.model}, beam {job.beam}, {name}: {found:.2f} s", file=sys.stderr)
             if repeat:
                 seconds[name].append(found)
     return seconds

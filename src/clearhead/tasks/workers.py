@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from clearhead.tasks.translator import Translation, Translator
+from clearhead.train.allocator import keep_freed_memory
 
 MANY = 4_096
 """Lines that take longer to translate than processes take to start."""
@@ -38,9 +39,10 @@ def n_processors() -> int:
 
 
 def begin() -> None:
-    """One thread in each process; Ctrl-C is for the one that started it."""
+    """One thread in each process, which keeps its memory; Ctrl-C is for the one that started it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
+    keep_freed_memory()
 
 
 @cache
