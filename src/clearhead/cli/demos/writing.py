@@ -19,7 +19,7 @@ TRAINING = (
     "The model reads windows of the running text and guesses every token from those before it, all at once; nothing is "
     "labelled, the text itself is what it should say. The loss is how wrong its guesses are."
 )
-OPENINGS = ("Once upon a time, there was a brave", "Long ago there was a lazy dragon named Smaug. He lived")
+OPENING = "Once upon a time, there was a brave"
 
 
 def settings(data: Path, into: Path) -> "Config":
@@ -67,29 +67,35 @@ def shown(console: "Console", into: Path, data: Path) -> None:
 
     writer = Writer.load(into)
     say(console, "Stories that nobody wrote", "The first words are given; the second hero is one that it never met.")
-    for opening in OPENINGS:
+    stories = (data / "test.txt").read_text(encoding="utf-8").splitlines()
+    for opening in (OPENING, beginning(stories[1])):
         say(console, "", str(writer.write(opening, stop=["\n"])))
-    measured(console, writer, data / "test.txt")
+    measured(console, writer, stories)
     commands = [
-        f'write {into} "{OPENINGS[0]}"', f'write {into} "One day" -n 3 --temperature 1 --stop "\\n"',
+        f'write {into} "{OPENING}"', f'write {into} "One day" -n 3 --temperature 1 --stop "\\n"',
         f"evaluate {into} {data / 'test.txt'}", f"info {into}",
         "train YOURS.txt --task writing --into runs/yours --budget 45m",
     ]  # fmt: skip
     suggested(console, "It knows these stories and nothing else; outside them, it guesses. Try:", commands)
 
 
-def measured(console: "Console", writer: "Writer", test: Path) -> None:
+def beginning(story: str) -> str:
+    """The first words of a story, in which its hero gets a name."""
+    return " ".join(story.split()[:OPENING_WORDS]).rstrip(".")
+
+
+def measured(console: "Console", writer: "Writer", stories: list[str]) -> None:
     """How well it knows stories about heroes that it never met, and whether they keep their names."""
-    text = test.read_text(encoding="utf-8")
+    text = "".join(f"{story}\n" for story in stories)
     found = writer.perplexity(text)
     packed = 8 * len(lzma.compress(text.encode(), preset=9)) / len(text.encode())
-    openings = [" ".join(story.split()[:OPENING_WORDS]).rstrip(".") for story in text.split("\n")[:N_TOLD]]
+    openings = [beginning(story) for story in stories[:N_TOLD]]
     heroes = [opening.partition("named ")[2].split(".")[0] for opening in openings]
     n_kept = sum(hero in writer.write(start, stop=["\n"]).text for start, hero in zip(openings, heroes, strict=True))
     say(
         console,
         "How good it is",
-        f"On {text.count(chr(10)):,} stories about heroes that it never met: {found}. A general compressor (xz) needs "
+        f"On {len(stories):,} stories about heroes that it never met: {found}. A general compressor (xz) needs "
         f"{packed:.2f} bits per byte for them.",
     )
     say(console, "", f"Given the first words of {N_TOLD} of them, it came back to the hero's name in {n_kept}.")
