@@ -59,6 +59,13 @@ def in_batches(
     yield from (stopped(sentence, [Hypothesis((), 0.0, (), finished=False)]) for sentence in waiting)
 
 
+def staying(done: Sequence[bool]) -> list[int]:
+    """The places of those that are not done, in the order that moves the fewest: the last fill the gaps."""
+    n_staying = len(done) - sum(done)
+    last = iter([place for place in range(n_staying, len(done)) if not done[place]])
+    return [next(last) if done[place] else place for place in range(n_staying)]
+
+
 def joined(batch: Batch | None, new: Batch) -> Batch:
     """One batch out of two, either of which may be empty."""
     if not batch or not new:

@@ -6,6 +6,7 @@ sentence is done when no living hypothesis can still become better than the wors
 
 import math
 from collections.abc import Sequence
+from itertools import compress
 from typing import Literal
 
 import torch
@@ -13,6 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from clearhead.decode.batches import staying
 from clearhead.decode.choice import top
 from clearhead.decode.forward import forward_of
 from clearhead.decode.hypothesis import Candidate, Hypothesis, Node, grown
@@ -149,13 +151,14 @@ class Beam:
 
     def take_done(self) -> list[tuple[Sentence, list[Hypothesis]]]:
         """The sentences that are finished, with their outputs; they leave the batch."""
-        staying = [index for index, place in enumerate(self.places) if not place.done]
-        if len(staying) == len(self.places):
+        done = [place.done for place in self.places]
+        if not any(done):
             return []
-        results = [place.result() for place in self.places if place.done]
-        self.places = [self.places[index] for index in staying]
-        if staying:
-            rows = torch.tensor(staying, device=self.forward.device)
+        results = [place.result() for place in compress(self.places, done)]
+        indices = staying(done)
+        self.places = [self.places[index] for index in indices]
+        if indices:
+            rows = torch.tensor(indices, device=self.forward.device)
             self.totals, self.parents, self.tokens = (x[rows] for x in (self.totals, self.parents, self.tokens))
             self.forward.keep(rows)
         return results

@@ -4,11 +4,13 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from clearhead.decode.batches import staying
 from clearhead.decode.choice import draw, top
 from clearhead.decode.forward import forward_of
 from clearhead.decode.hypothesis import Hypothesis, Node, grown
@@ -85,13 +87,14 @@ class Single:
 
     def take_done(self) -> list[tuple[Sentence, list[Hypothesis]]]:
         """The sentences that are finished, with their outputs; they leave the batch."""
-        staying = [place for place, draft in enumerate(self.drafts) if not draft.done]
-        if len(staying) == len(self.drafts):
+        done = [draft.done for draft in self.drafts]
+        if not any(done):
             return []
-        results = [self.result(draft) for draft in self.drafts if draft.done]
-        self.drafts = [self.drafts[place] for place in staying]
-        if staying:
-            rows = torch.tensor(staying, device=self.forward.device)
+        results = [self.result(draft) for draft in compress(self.drafts, done)]
+        places = staying(done)
+        self.drafts = [self.drafts[place] for place in places]
+        if places:
+            rows = torch.tensor(places, device=self.forward.device)
             self.tokens = self.tokens[rows]
             self.forward.keep(rows)
         return results

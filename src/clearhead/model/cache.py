@@ -109,7 +109,7 @@ class Cache:
     def reorder(self, rows: Int[Tensor, " R"]) -> None:
         """Rows become copies of other rows: hypotheses that go on, several from one parent or none."""
         if self.own is not None:
-            self.own = self.own.index_select(2, rows)
+            self.own = taken(self.own, 2, rows)
         if self.start is not None:
             self.start = self.start[rows]
 
@@ -118,7 +118,7 @@ class Cache:
         for layer in self.layers:
             if layer.source is not None:
                 k, v = layer.source
-                layer.source = k.index_select(0, sentences), v.index_select(0, sentences)
+                layer.source = taken(k, 0, sentences), taken(v, 0, sentences)
 
     def join(self, other: "Cache") -> None:
         """Rows of another cache come in below: their tokens are moved to end where these end."""
@@ -168,6 +168,15 @@ class LayerCache:
             k, v = project()
             self.source = k.detach().contiguous(), v.detach().contiguous()
         return self.source
+
+
+def taken(x: Float[Tensor, "..."], dim: int, rows: Int[Tensor, " R"]) -> Float[Tensor, "..."]:
+    """These rows of x, in its own memory where they fit: only those that change places are copied."""
+    if len(rows) > x.size(dim):
+        return x.index_select(dim, rows)
+    places = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
+    kept = x.narrow(dim, 0, len(rows))
+    return kept.index_copy_(dim, places, x.index_select(dim, rows[places])) if len(places) else kept
 
 
 def aligned(tokens: Float[Tensor, "L 2 B H N K"], end: int) -> Float[Tensor, "L 2 B H S K"]:
