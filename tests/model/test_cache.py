@@ -1,5 +1,8 @@
 """Decoding step by step gives what decoding at once gives, whatever happens to the rows in between."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from hypothesis import given
@@ -129,3 +132,16 @@ def test_learned_positions_end_in_cached_decoding_too(build, ids):
     model.decode(ids(1, 4), cache=cache)
     with pytest.raises(ModelError, match=r"5 tokens .* model\.max_positions = 4"):
         model.decode(ids(1, 1), cache=cache)
+
+
+def test_a_cache_that_nobody_needs_is_gone_at_once(build):
+    model, target = build(family="decoder"), torch.randint(8, (2, 3))
+    cache = model.new_cache()
+    model.decode(target, cache=cache)
+    gone = weakref.ref(cache)
+    gc.disable()
+    try:
+        del cache
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -4,6 +4,7 @@ The rows of a cache are hypotheses. Those of one sentence share its source: thei
 which is projected once and never copied per beam. A cache is for decoding: no gradient passes through it.
 """
 
+import weakref
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
@@ -152,7 +153,7 @@ class LayerCache:
     """One layer's part of the cache: its own tokens' keys and values, and the source's."""
 
     def __init__(self, whole: Cache, index: int) -> None:
-        self.whole = whole
+        self.whole: Cache = weakref.proxy(whole)  # in a circle, hundreds of megabytes would wait for the collector
         self.index = index
         self.source: KeysValues | None = None
 
