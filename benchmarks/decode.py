@@ -379,7 +379,7 @@ def main() -> None:
         ids = ended(tokenizer, texts)
         sources = dict.fromkeys(["tiny", "small", "base"], ids)
         if options.run:
-            sources["run"] = ended(RunFolder.open(options.run).source_tokenizer(), texts)
+            sources["run"] = ended(RunFolder.open(options.run).tokenizers()[0], texts)
         (folder / "sources.json").write_text(json.dumps(sources))
         with engines(folder, options.peers, sources) as (measure, versions):
             known = ", ".join(f"{name} {version}" for name, version in versions.items())

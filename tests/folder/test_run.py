@@ -96,7 +96,9 @@ def test_a_checkpoints_weights_can_be_used(run):
 
 def test_settings_and_tokenizer_come_back(run):
     assert run.config().model == CONFIG.model
-    assert run.tokenizer().to_json() == run.source_tokenizer().to_json() == TOKENIZER.to_json()
+    source, target = run.tokenizers()
+    assert source is target
+    assert source.to_json() == run.tokenizer().to_json() == TOKENIZER.to_json()
     run.write_config(run.config().but(task="chat"))
     assert run.config().task == "chat"
 
@@ -104,7 +106,7 @@ def test_settings_and_tokenizer_come_back(run):
 def test_source_and_target_may_have_tokenizers_of_their_own(tmp_path):
     run = RunFolder.create(tmp_path / "run", CONFIG, TOKENIZER, OTHER)
     assert run.tokenizer().fingerprint == TOKENIZER.fingerprint
-    assert run.source_tokenizer().fingerprint == OTHER.fingerprint
+    assert run.tokenizers()[0].fingerprint == OTHER.fingerprint
     target, source = run.path / "tokenizer.json", run.path / "source-tokenizer.json"
     kept = target.read_bytes()
     target.write_bytes(source.read_bytes())

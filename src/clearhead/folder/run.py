@@ -120,10 +120,10 @@ class RunFolder:
         """The tokenizer of what the model writes, and of what it reads unless that has its own."""
         return self.read_tokenizer(TOKENIZER, self.config().tokenizer.fingerprint.split(",")[0])
 
-    def source_tokenizer(self) -> Tokenizer:
-        """The tokenizer of what the model reads."""
-        shared, _, own = self.config().tokenizer.fingerprint.partition(",")
-        return self.read_tokenizer(SOURCE_TOKENIZER, own) if own else self.read_tokenizer(TOKENIZER, shared)
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        """Those of what the model reads and of what it writes, which mostly are one."""
+        target, own = self.tokenizer(), self.config().tokenizer.fingerprint.partition(",")[2]
+        return self.read_tokenizer(SOURCE_TOKENIZER, own) if own else target, target
 
     def read_tokenizer(self, name: str, fingerprint: str) -> Tokenizer:
         """A tokenizer, if it is the one that the model was trained with: any other would make nonsense of it."""
@@ -183,7 +183,7 @@ class RunFolder:
     def verify(self) -> list[str]:
         """Everything that is wrong with the folder; nothing, if it can be used and trained on."""
         problems: list[str] = []
-        for check in (self.config, self.tokenizer, self.source_tokenizer, self.check_weights, self.check_log):
+        for check in (self.config, self.tokenizers, self.check_weights, self.check_log):
             try:
                 check()
             except ClearheadError as error:

@@ -68,7 +68,7 @@ class Chatbot:
                 f"{path} cannot chat: it is a {config.model.family} model for {config.task}.\n"
                 f"Train one with: clearhead train FILES --task chat --into RUN"
             )
-        return cls(folder.model(device), folder.source_tokenizer(), folder.tokenizer(), config)
+        return cls(folder.model(device), *folder.tokenizers(), config)
 
     def reply(self, text: str, **options: Any) -> Reply:
         """Answer, and remember both.

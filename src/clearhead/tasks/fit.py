@@ -21,7 +21,7 @@ from clearhead.model import Transformer
 from clearhead.tasks.card import card
 from clearhead.tasks.defaults import with_defaults
 from clearhead.tasks.filming import Camera
-from clearhead.tasks.inherit import inherit, like, started_from, tokenizers_of
+from clearhead.tasks.inherit import inherit, like, started_from
 from clearhead.tasks.split import split
 from clearhead.text import Tokenizer
 from clearhead.train import Chosen, Correction, Job, Judge, Loss, Report, joined_ranks, stop_on_signals, train
@@ -81,7 +81,7 @@ def fit(task: Task, config: Config, into: Path, progress: Progress = lambda *_: 
         if ranks.first and config != stored:
             folder.write_config(config)
         corpus = Corpus.of(task, config, folder.path, progress)
-        tokenizers = folder.source_tokenizer(), folder.tokenizer()
+        tokenizers = folder.tokenizers()
         plan = plan_in(folder, config)
         yield plan
         store = corpus.train(tokenizers)
@@ -164,7 +164,7 @@ def create(task: Task, config: Config, into: Path, progress: Progress, world: in
     base = started_from(config, into)
     config = with_defaults((like(base, config) if base else config).but(task=task.name))
     corpus = Corpus.of(task, config, into, progress)
-    tokenizers = tokenizers_of(base) if base and not config.train.new_vectors else corpus.tokenizers()
+    tokenizers = base.tokenizers() if base and not config.train.new_vectors else corpus.tokenizers()
     config = task.settled(config, tokenizers, corpus.examples)
     store = replace(corpus, config=config).train(tokenizers)
     progress("measuring this machine", 0, None)

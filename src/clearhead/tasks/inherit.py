@@ -69,12 +69,6 @@ def like(base: RunFolder, config: Config) -> Config:
     return config.but(tokenizer=theirs.tokenizer.but(dropout=dropout))
 
 
-def tokenizers_of(base: RunFolder) -> tuple[Tokenizer, Tokenizer]:
-    """The other run's tokenizers; one object where they are one."""
-    target = base.tokenizer()
-    return base.source_tokenizer() if "," in base.config().tokenizer.fingerprint else target, target
-
-
 @torch.no_grad()
 def inherit(model: Transformer, base: RunFolder, tokenizers: tuple[Tokenizer, Tokenizer]) -> Inherited:
     """Take over every weight of the other run with the same name and shape here, and the vectors of known tokens."""
@@ -84,7 +78,7 @@ def inherit(model: Transformer, base: RunFolder, tokenizers: tuple[Tokenizer, To
     taken, known = [], 1.0
     for name, weight in ours.items():
         side = 0 if name.startswith("source") else 1
-        own, other = tokenizers[side], tokenizers_of(base)[side] if name in PER_TOKEN else tokenizers[side]
+        own, other = tokenizers[side], base.tokenizers()[side] if name in PER_TOKEN else tokenizers[side]
         if name not in theirs or theirs[name].shape[1:] != weight.shape[1:]:
             continue
         if own.fingerprint != other.fingerprint:

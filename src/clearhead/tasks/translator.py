@@ -89,7 +89,7 @@ class Translator:
                     f"Train them from the same files and tokenizer settings."
                 )
         models = [folder.model(device) for folder in folders]
-        return cls(models, first.source_tokenizer(), first.tokenizer(), first.config(), int8)
+        return cls(models, *first.tokenizers(), first.config(), int8)
 
     @overload
     def translate(self, text: str, **options: Any) -> Translation: ...
