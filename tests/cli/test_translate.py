@@ -3,7 +3,10 @@
 import gzip
 import io
 import json
+import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -106,6 +109,34 @@ def test_several_processes_write_what_one_writes(run: str, tmp_path: Path) -> No
         outputs.append(output.read_text())
     assert outputs[0].count("\n") == 30
     assert outputs[0] == outputs[1]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to find a process's children")
+def test_processes_end_with_the_one_that_started_them(run: str, tmp_path: Path) -> None:
+    source, output = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("the cat sees the dog .\n" * 50_000)
+    command = [sys.executable, "-m", "clearhead", "translate", run, "--input", str(source), "--output", str(output)]
+    parent = subprocess.Popen([*command, "--workers", "2"], stderr=subprocess.DEVNULL)
+    wait_until(lambda: output.exists() and output.stat().st_size > 0)
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+    parent.kill()
+    parent.wait()
+    assert len(children) >= 2
+    wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_place_for_the_output_that_is_not_there_is_told_plainly(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    source = str(Path(run, "config.toml"))
+    assert main(["translate", run, "--input", source, "--output", "no/such/folder/out.txt"]) == 1
+    told = capsys.readouterr().err
+    assert "clearhead: no/such/folder/out.txt: No such file or directory.\nName a place" in told
 
 
 def test_eight_bits_translate_too(run: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -139,10 +139,9 @@ def shown_progress(translations: "Iterable[Translation]", output: Path | None) -
     columns = TextColumn("translating"), BarColumn(), TextColumn("{task.completed:,} lines"), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=None)
-        for number, translation in enumerate(translations):
+        for translation in translations:
             yield translation
-            if number % 100 == 99:
-                bar.update(task, completed=number + 1)
+            bar.advance(task)
 
 
 class Teller:

@@ -65,7 +65,7 @@ class Chatbot:
         config = folder.config()
         if config.task != "chat":
             raise FolderError(
-                f"{path} cannot chat: it is a {config.model.family} model for {config.task}.\n"
+                f"{path} cannot chat: its model is of the family {config.model.family}, for {config.task}.\n"
                 f"Train one with: clearhead train FILES --task chat --into RUN"
             )
         return cls(folder.model(device), *folder.tokenizers(), config)

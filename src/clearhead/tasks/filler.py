@@ -56,7 +56,7 @@ class Filler:
         config = folder.config()
         if config.model.family != "encoder" or config.model.n_classes:
             raise FolderError(
-                f"{path} cannot fill gaps: it is a {config.model.family} model for {config.task}.\n"
+                f"{path} cannot fill gaps: its model is of the family {config.model.family}, for {config.task}.\n"
                 f"Train one with: clearhead pretrain FILES --objective masked --into RUN"
             )
         return cls(folder.model(device), folder.tokenizer(), config)

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -39,10 +40,19 @@ def n_processors() -> int:
 
 
 def begin() -> None:
-    """One thread in each process, which keeps its memory; Ctrl-C is for the one that started it."""
+    """One thread in each process, which keeps its memory; Ctrl-C is for the one that started it, its end for all."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=leave_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     keep_freed_memory()
+
+
+def leave_with_parent() -> None:
+    """Ends this process with the one that started it, which when killed cannot say that there is no more to do."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a worker was started by somebody"
+    parent.join()
+    os._exit(1)
 
 
 @cache

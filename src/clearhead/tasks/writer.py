@@ -66,7 +66,7 @@ class Writer:
         config = folder.config()
         if config.model.family != "decoder" or config.task == "chat":
             raise FolderError(
-                f"{path} cannot write: it is a {config.model.family} model for {config.task}.\n"
+                f"{path} cannot write: its model is of the family {config.model.family}, for {config.task}.\n"
                 f"Train one with: clearhead train FILES --task writing --into RUN"
             )
         return cls(folder.model(device), folder.tokenizer(), config)
