@@ -127,15 +127,23 @@ def write_models(folder: Path, run: str | None, sizes: list[str], train: list[st
     """A run folder for each size and for the given run, and the same weights as the peers read them."""
     tokenizer = Tokenizer.learn(train, TokenizerConfig(vocab_size=8_000))
     for size in sizes:
-        config = ModelConfig.preset(size, vocab_size=tokenizer.vocab_size, tie="none")  # tied, it would repeat itself
+        config = ModelConfig.preset(
+            size, vocab_size=tokenizer.vocab_size, tie="none"
+        )  # tied, it would repeat itself
         made = RunFolder.create(folder / size, Config(model=config), tokenizer)
         made.write_weights(random_model(config).state_dict())
     if run:
         (folder / "run").symlink_to(Path(run).resolve())
     for name in [*sizes, *(["run"] if run else [])]:
         model = RunFolder.open(folder / name).model()
-        tables = {f"{side}.positions.table": getattr(model, side).positions.table for side in ("encoder", "decoder")}
-        np.savez(folder / f"{name}.npz", **{path: x.numpy() for path, x in (model.state_dict() | tables).items()})
+        tables = {
+            f"{side}.positions.table": getattr(model, side).positions.table
+            for side in ("encoder", "decoder")
+        }
+        np.savez(
+            folder / f"{name}.npz",
+            **{path: x.numpy() for path, x in (model.state_dict() | tables).items()},
+        )
         (folder / f"{name}.json").write_text(model.config.model_dump_json())
     return tokenizer
 
@@ -155,7 +163,9 @@ class Clearhead:
             outputs = decoded(model, sources, job)
             return {"seconds": time.perf_counter() - begin, "outputs": outputs}
         ordered = sorted(sources, key=len)
-        shares = [(self.folder / job.model, ordered[i :: job.workers], job) for i in range(job.workers)]
+        shares = [
+            (self.folder / job.model, ordered[i :: job.workers], job) for i in range(job.workers)
+        ]
         begin = time.perf_counter()
         self.pool.starmap(in_worker, shares, chunksize=1)
         return {"seconds": time.perf_counter() - begin, "outputs": None}
@@ -164,7 +174,10 @@ class Clearhead:
 def decoded(model: Step, sources: list[list[int]], job: Job) -> list[list[int]]:
     options = DecodeConfig(beam=job.beam, batch_size=job.batch, **(FORCED if job.length else {}))
     if job.outputs:  # compared with an engine that has no guard and blocks nothing
-        return [list(best.ids) for best, *_ in decode(model, sources, options.but(guard=False), blocked=())]
+        return [
+            list(best.ids)
+            for best, *_ in decode(model, sources, options.but(guard=False), blocked=())
+        ]
     return [list(best.ids) for best, *_ in decode(model, sources, options)]
 
 
@@ -183,7 +196,9 @@ class Peers:
 
     def __init__(self, python: Path, folder: Path) -> None:
         command = [python, ROOT / "benchmarks" / "peers.py", folder]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         self.versions = self.answer()
 
     def __call__(self, job: Job) -> dict[str, Any]:
@@ -199,7 +214,9 @@ class Peers:
 
 
 @contextmanager
-def engines(folder: Path, python: Path, sources: Sources) -> Iterator[tuple[Measure, dict[str, str]]]:
+def engines(
+    folder: Path, python: Path, sources: Sources
+) -> Iterator[tuple[Measure, dict[str, str]]]:
     """How to measure a job on any engine, and the versions of the peers."""
     with multiprocessing.get_context("spawn").Pool(2, workers.begin) as pool:
         ours, peers = Clearhead(folder, sources, pool), Peers(python, folder)
@@ -220,36 +237,59 @@ def interleaved(measure: Measure, jobs: dict[str, Job], repeats: int) -> dict[st
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     for repeat in range(repeats + 1):
         for name, job in jobs.items():
-            warm = replace(job, n_sentences=min(job.n_sentences, 2 * job.batch)) if repeat == 0 else job
+            warm = (
+                replace(job, n_sentences=min(job.n_sentences, 2 * job.batch))
+                if repeat == 0
+                else job
+            )
             found = measure(warm)["seconds"]
-            print(f"round {repeat}, {job.model}, beam {job.beam}, {name}: {found:.2f} s", file=sys.stderr)
+            print(
+                f"round {repeat}, {job.model}, beam {job.beam}, {name}: {found:.2f} s",
+                file=sys.stderr,
+            )
             if repeat:
                 seconds[name].append(found)
     return seconds
 
 
 def table(
-    title: str, columns: dict[str, dict[str, list[float]]], show: Callable[[float], str], better: Callable[..., float]
+    title: str,
+    columns: dict[str, dict[str, list[float]]],
+    show: Callable[[float], str],
+    better: Callable[..., float],
 ) -> None:
     """A row per engine, a column per case, and below them how clearhead's best compares with the peers' best."""
     rows = list(dict.fromkeys(name for column in columns.values() for name in column))
     print(f"\n| {title} | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 1)}")
     for row in rows:
-        cells = [show(statistics.median(column[row])) if row in column else "–" for column in columns.values()]
+        cells = [
+            show(statistics.median(column[row])) if row in column else "–"
+            for column in columns.values()
+        ]
         print(f"| {row} | {' | '.join(cells)} |")
     for engine, peer in RATIOS:
         cells = [ratio(column, engine, peer, better) for column in columns.values()]
         print(f"| {engine} ÷ {peer} | {' | '.join(cells)} |", flush=True)
 
 
-def ratio(column: dict[str, list[float]], engine: str, peer: str, better: Callable[..., float]) -> str:
+def ratio(
+    column: dict[str, list[float]], engine: str, peer: str, better: Callable[..., float]
+) -> str:
     """The median over the rounds of our figure to theirs, both in the configuration that does best."""
 
     def best(engine: str) -> list[float]:
-        return better((column[name] for name in column if name.startswith(engine)), key=statistics.median, default=[])
+        return better(
+            (column[name] for name in column if name.startswith(engine)),
+            key=statistics.median,
+            default=[],
+        )
 
     ours, theirs = best(engine), best(peer)
-    return f"{statistics.median(a / b for a, b in zip(ours, theirs, strict=True)):.2f}" if ours and theirs else "–"
+    return (
+        f"{statistics.median(a / b for a, b in zip(ours, theirs, strict=True)):.2f}"
+        if ours and theirs
+        else "–"
+    )
 
 
 def agreement(measure: Measure, models: list[str], n_sentences: int) -> None:
@@ -257,33 +297,58 @@ def agreement(measure: Measure, models: list[str], n_sentences: int) -> None:
 
     No rule is on: CTranslate2 applies rules before the softmax, clearhead after, so their beams would differ.
     """
-    print("\n| outputs equal to CTranslate2's | greedy | beam 4 | distinct tokens |\n|---|---|---|---|")
+    print(
+        "\n| outputs equal to CTranslate2's | greedy | beam 4 | distinct tokens |\n|---|---|---|---|"
+    )
     for model in models:
         # At natural lengths the beams are ranked by other penalties, so only greedy outputs must be the same.
         natural = model == "run"
         length = None if natural else LENGTH
-        job = Job("clearhead", model, 1, threads=1, n_sentences=n_sentences, length=length, outputs=True)
+        job = Job(
+            "clearhead", model, 1, threads=1, n_sentences=n_sentences, length=length, outputs=True
+        )
         cells, tokens = ["–", "–"], set()
         for column, beam in enumerate([1] if natural else [1, 4]):
-            ours, theirs = (measure(replace(job, engine=name, beam=beam))["outputs"] for name in ("clearhead", "ct2"))
-            cells[column] = f"{sum(a == b for a, b in zip(ours, theirs, strict=True))} of {len(ours)}"
+            ours, theirs = (
+                measure(replace(job, engine=name, beam=beam))["outputs"]
+                for name in ("clearhead", "ct2")
+            )
+            cells[column] = (
+                f"{sum(a == b for a, b in zip(ours, theirs, strict=True))} of {len(ours)}"
+            )
             tokens |= {token for output in ours for token in output}
         print(f"| {model} | {' | '.join(cells)} | {len(tokens):,} |", flush=True)
 
 
-def throughput(measure: Measure, models: list[str], n_sentences: int, repeats: int, forced: bool) -> None:
+def throughput(
+    measure: Measure, models: list[str], n_sentences: int, repeats: int, forced: bool
+) -> None:
     unit = LENGTH * n_sentences if forced else n_sentences
     columns = {}
     for model in models:
         for name, beam in (("greedy", 1), ("beam 4", 4)):
             jobs = {
-                engine: replace(job, model=model, beam=beam, n_sentences=n_sentences, length=LENGTH if forced else None)
+                engine: replace(
+                    job,
+                    model=model,
+                    beam=beam,
+                    n_sentences=n_sentences,
+                    length=LENGTH if forced else None,
+                )
                 for engine, job in THROUGHPUT.items()
-                if forced or job.engine != "hf"  # its weights are not ours, so it would not stop where we do
+                if forced
+                or job.engine != "hf"  # its weights are not ours, so it would not stop where we do
             }
             found = interleaved(measure, jobs, repeats)
-            columns[f"{model} {name}"] = {row: [unit / seconds for seconds in found[row]] for row in found}
-    table("target tokens/s" if forced else "sentences/s, natural lengths", columns, "{:,.0f}".format, max)
+            columns[f"{model} {name}"] = {
+                row: [unit / seconds for seconds in found[row]] for row in found
+            }
+    table(
+        "target tokens/s" if forced else "sentences/s, natural lengths",
+        columns,
+        "{:,.0f}".format,
+        max,
+    )
 
 
 def latency(measure: Measure, models: list[str], n_sentences: int, repeats: int) -> None:
@@ -291,10 +356,13 @@ def latency(measure: Measure, models: list[str], n_sentences: int, repeats: int)
     for model in models:
         for name, beam in (("greedy", 1), ("beam 4", 4)):
             jobs = {
-                engine: replace(job, model=model, beam=beam, n_sentences=n_sentences) for engine, job in LATENCY.items()
+                engine: replace(job, model=model, beam=beam, n_sentences=n_sentences)
+                for engine, job in LATENCY.items()
             }
             found = interleaved(measure, jobs, repeats)
-            columns[f"{model} {name}"] = {row: [1e3 * each / n_sentences for each in found[row]] for row in found}
+            columns[f"{model} {name}"] = {
+                row: [1e3 * each / n_sentences for each in found[row]] for row in found
+            }
     table("ms per sentence, batch 1, one thread", columns, "{:.1f}".format, min)
 
 
@@ -310,7 +378,16 @@ def timed(command: list[str | Path]) -> tuple[float, float]:
 
 def translate_command(run: Path, *arguments: str | Path, beam: int = 1) -> list[str | Path]:
     settings = [f"--set=decode.{name}={str(value).lower()}" for name, value in FORCED.items()]
-    return [sys.executable, "-m", "clearhead", "translate", run, f"--beam={beam}", *settings, *arguments]
+    return [
+        sys.executable,
+        "-m",
+        "clearhead",
+        "translate",
+        run,
+        f"--beam={beam}",
+        *settings,
+        *arguments,
+    ]
 
 
 def start_up(folder: Path, repeats: int) -> None:
@@ -335,7 +412,11 @@ def files(folder: Path, measure: Measure, model: str, texts: list[str], n_lines:
     (folder / "lines.txt").write_text("".join(f"{line}\n" for line in lines))
     job = Job("clearhead", model, 1, workers=2, threads=1, n_sentences=len(texts))
     before = interleaved(measure, {model: job}, 2)[model]
-    whole = timed(translate_command(folder / model, "--input", folder / "lines.txt", "--output", folder / "out.txt"))
+    whole = timed(
+        translate_command(
+            folder / model, "--input", folder / "lines.txt", "--output", folder / "out.txt"
+        )
+    )
     batch = statistics.median(before + interleaved(measure, {model: job}, 2)[model])
     speeds = n_lines / whole[0], len(texts) / batch
     print(f"\n| {model} greedy, 2 × 1 threads | lines/s | GB |\n|---|---|---|")
@@ -348,22 +429,31 @@ def files(folder: Path, measure: Measure, model: str, texts: list[str], n_lines:
 
 def rounding(run: str, texts: list[str]) -> None:
     """What 8 bits cost a trained run."""
-    references = gzip.decompress((DATA / "test2016.de.gz").read_bytes()).decode().splitlines()[: len(texts)]
+    references = (
+        gzip.decompress((DATA / "test2016.de.gz").read_bytes()).decode().splitlines()[: len(texts)]
+    )
     torch.set_num_threads(2)
     print("\n| beam 5 | BLEU |\n|---|---|")
     for name, int8 in (("fp32", False), ("int8", True)):
         found = Translator.load(run, int8=int8).translate(texts, beam=5)
-        print(f"| {name} | {metrics.bleu([str(one) for one in found], references).value:.2f} |", flush=True)
+        print(
+            f"| {name} | {metrics.bleu([str(one) for one in found], references).value:.2f} |",
+            flush=True,
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--run", help="a trained translator to measure as well")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--sentences", type=int, default=1_000)
     parser.add_argument("--lines", type=int, default=100_000, help="lines of the long file")
     parser.add_argument("--only", nargs="*", choices=PARTS)
-    parser.add_argument("--sizes", nargs="*", default=["small", "base"], help="models whose throughput is measured")
+    parser.add_argument(
+        "--sizes", nargs="*", default=["small", "base"], help="models whose throughput is measured"
+    )
     parser.add_argument("--quick", action="store_true", help="a few sentences, two rounds")
     parser.add_argument("--peers", type=Path, default=ROOT / ".venv-peers" / "bin" / "python")
     options = parser.parse_args()
@@ -384,7 +474,9 @@ def main() -> None:
         with engines(folder, options.peers, sources) as (measure, versions):
             known = ", ".join(f"{name} {version}" for name, version in versions.items())
             length = statistics.mean(map(len, ids))
-            print(f"{n_sentences:,} sentences of {length:.1f} tokens; torch {torch.__version__}, {known}.")
+            print(
+                f"{n_sentences:,} sentences of {length:.1f} tokens; torch {torch.__version__}, {known}."
+            )
             if "agreement" in wanted:
                 agreement(measure, ["tiny", "small", "base", *trained], min(200, n_sentences))
             if "throughput" in wanted:

@@ -47,7 +47,9 @@ def seconds(actions: dict[str, Callable[[], object]], repeats: int) -> dict[str,
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--preset", default="small")
     parser.add_argument("--tokens", type=int, default=30)
     parser.add_argument("--repeats", type=int, default=101)
@@ -57,12 +59,21 @@ def main() -> None:
     ids, counter = torch.randint(4, 1_000, (1, asked.tokens)), Counter()
     row = ids[0].tolist()
     with torch.inference_mode():
-        took = seconds({"pass": lambda: model(ids, ids), "replay": lambda: replayed(model, row, row)}, asked.repeats)
+        took = seconds(
+            {"pass": lambda: model(ids, ids), "replay": lambda: replayed(model, row, row)},
+            asked.repeats,
+        )
         model(ids, ids, tap=counter)
-    call = min(timeit.repeat(lambda: SILENT("q", ids), number=10_000)) / 10_000  # with the lambda around it
+    call = (
+        min(timeit.repeat(lambda: SILENT("q", ids), number=10_000)) / 10_000
+    )  # with the lambda around it
     share, passes = counter.calls * call / took["pass"], took["replay"] / took["pass"]
-    print(f"{asked.preset}, {asked.tokens} + {asked.tokens} tokens, one thread, median of {asked.repeats}")
-    print(f"forward pass {1e3 * took['pass']:.2f} ms, replay {1e3 * took['replay']:.2f} ms: {passes:.2f} passes")
+    print(
+        f"{asked.preset}, {asked.tokens} + {asked.tokens} tokens, one thread, median of {asked.repeats}"
+    )
+    print(
+        f"forward pass {1e3 * took['pass']:.2f} ms, replay {1e3 * took['replay']:.2f} ms: {passes:.2f} passes"
+    )
     print(f"silent taps: {counter.calls} calls of {1e9 * call:.0f} ns are {share:.2%} of a pass")
 
 

@@ -47,9 +47,14 @@ def converted(name: str) -> Path:
     config, weights = settings(name), dict(np.load(FOLDER / f"{name}.npz"))
     layers = config["n_encoder_layers"], config["n_decoder_layers"]
     spec = TransformerSpec.from_config(
-        layers, config["n_heads"], pre_norm=config["norm"] == "pre", activation=ACTIVATIONS[config["activation"]]
+        layers,
+        config["n_heads"],
+        pre_norm=config["norm"] == "pre",
+        activation=ACTIVATIONS[config["activation"]],
     )
-    spec.encoder.embeddings[0].weight = weights.get("source_tokens.weight", weights["tokens.weight"])
+    spec.encoder.embeddings[0].weight = weights.get(
+        "source_tokens.weight", weights["tokens.weight"]
+    )
     spec.decoder.embeddings.weight = weights["tokens.weight"]
     spec.decoder.projection.weight = weights.get("head.tokens.weight", weights["tokens.weight"])
     for side in ("encoder", "decoder"):
@@ -67,7 +72,9 @@ def converted(name: str) -> Path:
     return path
 
 
-def fill_stack(stack: Any, weights: dict[str, np.ndarray], prefix: str, config: dict[str, Any]) -> None:
+def fill_stack(
+    stack: Any, weights: dict[str, np.ndarray], prefix: str, config: dict[str, Any]
+) -> None:
     stack.scale_embeddings = config["scale_embeddings"]
     stack.position_encodings.encodings = weights[f"{prefix}positions.table"]
     if config["norm"] == "pre":
@@ -86,14 +93,18 @@ def fill_stack(stack: Any, weights: dict[str, np.ndarray], prefix: str, config: 
         fill_norm(layer.ffn.layer_norm, weights, f"{path}norm_ff.")
 
 
-def fill_attention(spec: Any, weights: dict[str, np.ndarray], path: str, parts: list[slice]) -> None:
+def fill_attention(
+    spec: Any, weights: dict[str, np.ndarray], path: str, parts: list[slice]
+) -> None:
     """Query, key and value in one product, or the query by itself; then the way out."""
     for linear, part in zip(spec.linear, parts, strict=False):
         fill_linear(linear, weights, f"{path}qkv.", part)
     fill_linear(spec.linear[-1], weights, f"{path}out.")
 
 
-def fill_linear(spec: Any, weights: dict[str, np.ndarray], path: str, part: slice = slice(None)) -> None:
+def fill_linear(
+    spec: Any, weights: dict[str, np.ndarray], path: str, part: slice = slice(None)
+) -> None:
     spec.weight, spec.bias = weights[f"{path}weight"][part], weights[f"{path}bias"][part]
 
 
@@ -161,7 +172,9 @@ def hugging_face(job: dict[str, Any]) -> Callable[[Ids], Ids]:
         outputs = []
         for begin in range(0, len(ordered), job["batch"]):
             rows = ordered[begin : begin + job["batch"]]
-            ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+            ids = torch.nn.utils.rnn.pad_sequence(
+                [torch.tensor(row) for row in rows], batch_first=True
+            )
             found = model.generate(
                 ids,
                 attention_mask=(ids != 0).long(),
@@ -182,14 +195,22 @@ ENGINES = {"ct2": ct2, "hf": hugging_face}
 def main() -> None:
     transformers.logging.set_verbosity_error()
     all_sources: dict[str, Ids] = json.loads((FOLDER / "sources.json").read_text())
-    print(json.dumps({"ctranslate2": ctranslate2.__version__, "transformers": transformers.__version__}), flush=True)
+    print(
+        json.dumps(
+            {"ctranslate2": ctranslate2.__version__, "transformers": transformers.__version__}
+        ),
+        flush=True,
+    )
     for line in sys.stdin:
         job = json.loads(line)
         translate = ENGINES[job["engine"]](job)
         begin = time.perf_counter()
         with torch.inference_mode():
             outputs = translate(all_sources[job["model"]][: job["n_sentences"]])
-        answer = {"seconds": time.perf_counter() - begin, "outputs": outputs if job["outputs"] else None}
+        answer = {
+            "seconds": time.perf_counter() - begin,
+            "outputs": outputs if job["outputs"] else None,
+        }
         print(json.dumps(answer), flush=True)
 
 

@@ -43,7 +43,13 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "multi30k"
 KINDS = {
     "matrix products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::addmm_"),
     "attention": ("scaled_dot_product",),
-    "softmax and loss": ("_softmax", "SmoothedCrossEntropy", "aten::amax", "aten::gather", "aten::scatter_add"),
+    "softmax and loss": (
+        "_softmax",
+        "SmoothedCrossEntropy",
+        "aten::amax",
+        "aten::gather",
+        "aten::scatter_add",
+    ),
     "layer norm": ("layer_norm",),
     "dropout": ("aten::random_", "aten::ge", "bernoulli", "dropout"),
     "optimizer": ("_fused_adam", "_foreach", "Optimizer"),
@@ -56,12 +62,17 @@ def pairs() -> list[Pair]:
         return list(examples.pairs(DATA / "train.en.gz", DATA / "train.de.gz"))
     rng = np.random.default_rng(0)
     words = [f"word{n}" for n in range(8_000)]
-    return [Pair(*(" ".join(rng.choice(words, rng.integers(8, 18))) for _ in range(2))) for _ in range(20_000)]
+    return [
+        Pair(*(" ".join(rng.choice(words, rng.integers(8, 18))) for _ in range(2)))
+        for _ in range(20_000)
+    ]
 
 
 def batches(vocab_size: int, batch_tokens: int) -> tuple[list[PairBatch], int]:
     corpus = pairs()
-    tokenizer = Tokenizer.learn((text for pair in corpus for text in pair), TokenizerConfig(vocab_size=vocab_size))
+    tokenizer = Tokenizer.learn(
+        (text for pair in corpus for text in pair), TokenizerConfig(vocab_size=vocab_size)
+    )
     with tempfile.TemporaryDirectory() as cache:
         store = prepare(Path(cache), corpus, pair_encoding(tokenizer, tokenizer))
         stream = ByLength(store, pair_batch, batch_tokens, seed=0)
@@ -86,7 +97,9 @@ class Plain(nn.Module):
         return self.dropout(self.tokens(ids) * self.scale + self.positions[: ids.size(1)])
 
     def loss(self, batch: PairBatch) -> Tensor:
-        causal = nn.Transformer.generate_square_subsequent_mask(batch.target_in.size(1), dtype=torch.bool)
+        causal = nn.Transformer.generate_square_subsequent_mask(
+            batch.target_in.size(1), dtype=torch.bool
+        )
         x = self.transformer(
             self.embed(batch.source), self.embed(batch.target_in), tgt_mask=causal, tgt_is_causal=True,
             src_key_padding_mask=~batch.source_mask, memory_key_padding_mask=~batch.source_mask,
@@ -94,7 +107,9 @@ class Plain(nn.Module):
         )  # fmt: skip
         logits = x @ self.tokens.weight.T
         targets = batch.target_out.masked_fill(~batch.counts, -100)
-        return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), label_smoothing=0.1)
+        return nn.functional.cross_entropy(
+            logits.flatten(0, 1), targets.flatten(), label_smoothing=0.1
+        )
 
 
 def plain_step(config: ModelConfig) -> Callable[[PairBatch], object]:
@@ -112,7 +127,10 @@ def plain_step(config: ModelConfig) -> Callable[[PairBatch], object]:
 
 def clearhead_step(config: ModelConfig, train: TrainConfig) -> Callable[[PairBatch], object]:
     model = Transformer(config)
-    objective, all_optimizers = Objective(model, next_token_loss(0.1), train), optimizers(model, train)
+    objective, all_optimizers = (
+        Objective(model, next_token_loss(0.1), train),
+        optimizers(model, train),
+    )
 
     def step(batch: PairBatch) -> None:
         update(objective, [batch], seed=0, clip=1.0, splits=1, ranks=Ranks())
@@ -126,7 +144,9 @@ def flops(config: ModelConfig, batch: PairBatch) -> float:
     """Products of a step, forwards and backwards: 6 per weight and token; attention's own are left out."""
     d, ff = config.d_model, config.d_ff
     source, target = int(batch.source_mask.sum()), int(batch.counts.sum())
-    encoder = source * (config.n_encoder_layers * (4 * d * d + 2 * d * ff) + config.n_decoder_layers * 2 * d * d)
+    encoder = source * (
+        config.n_encoder_layers * (4 * d * d + 2 * d * ff) + config.n_decoder_layers * 2 * d * d
+    )
     decoder = target * (config.n_decoder_layers * (6 * d * d + 2 * d * ff) + d * config.vocab_size)
     return 6.0 * (encoder + decoder)
 
@@ -152,7 +172,9 @@ def worker(name: str, size: str, options: argparse.Namespace, orders: Connection
     some, vocab_size = batches(options.vocab_size, options.batch_tokens)
     config = ModelConfig.preset(size, vocab_size=vocab_size)
     step = (
-        clearhead_step(config, TrainConfig(optimizer=options.optimizer)) if name == "clearhead" else plain_step(config)
+        clearhead_step(config, TrainConfig(optimizer=options.optimizer))
+        if name == "clearhead"
+        else plain_step(config)
     )
     orders.send("ready")
     while (numbers := orders.recv()) is not None:
@@ -162,7 +184,9 @@ def worker(name: str, size: str, options: argparse.Namespace, orders: Connection
         orders.send(time.perf_counter() - begin)
 
 
-def measured(size: str, config: ModelConfig, some: list[PairBatch], options: argparse.Namespace) -> str:
+def measured(
+    size: str, config: ModelConfig, some: list[PairBatch], options: argparse.Namespace
+) -> str:
     """One row: the engines take turns, each while the other waits."""
     engines = {name: engine(name, size, options) for name in ("clearhead", "plain")}
     speeds: dict[str, list[float]] = {name: [] for name in engines}
@@ -176,19 +200,25 @@ def measured(size: str, config: ModelConfig, some: list[PairBatch], options: arg
             if repeat:  # the first round warms up
                 speeds[name].append(sum(some[number].n_tokens for number in numbers) / seconds)
                 if name == "clearhead":
-                    shares.append(sum(flops(config, some[number]) for number in numbers) / seconds / limit)
+                    shares.append(
+                        sum(flops(config, some[number]) for number in numbers) / seconds / limit
+                    )
     for process, orders in engines.values():
         orders.send(None)
         process.join()
     ours, plain = (statistics.median(speeds[name]) for name in ("clearhead", "plain"))
-    ratio = statistics.median(a / b for a, b in zip(speeds["clearhead"], speeds["plain"], strict=True))
+    ratio = statistics.median(
+        a / b for a, b in zip(speeds["clearhead"], speeds["plain"], strict=True)
+    )
     return f"{ours:,.0f} | {plain:,.0f} | {ratio:.2f} | {100 * statistics.median(shares):.0f} %"
 
 
 def engine(name: str, size: str, options: argparse.Namespace) -> tuple[BaseProcess, Connection]:
     """A worker that is ready to be asked."""
     orders, theirs = get_context("spawn").Pipe()
-    process = get_context("spawn").Process(target=worker, args=(name, size, options, theirs), daemon=True)
+    process = get_context("spawn").Process(
+        target=worker, args=(name, size, options, theirs), daemon=True
+    )
     process.start()
     orders.recv()
     return process, orders
@@ -202,7 +232,10 @@ def where_time_goes(config: ModelConfig, some: list[PairBatch], train: TrainConf
             step(batch)
     times: Counter[str] = Counter()
     for event in profiler.key_averages():
-        kind = next((kind for kind, names in KINDS.items() if any(name in event.key for name in names)), "the rest")
+        kind = next(
+            (kind for kind, names in KINDS.items() if any(name in event.key for name in names)),
+            "the rest",
+        )
         times[kind] += event.self_cpu_time_total
     total = sum(times.values())
     return " | ".join(f"{100 * times[kind] / total:.0f} %" for kind in [*KINDS, "the rest"])
@@ -215,7 +248,9 @@ def peak_memory(size: str, vocab_size: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sizes", nargs="*", default=["tiny", "small", "base"])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--steps", type=int, default=4)

@@ -7,6 +7,8 @@ from labels import classified, pretrained
 from recipe import Recipe
 
 recipe = Recipe(__doc__, "agnews-own", budget="")
-training, validation = recipe.files("classification/agnews.train.tsv.gz", "classification/agnews.val.tsv.gz")
+training, validation = recipe.files(
+    "classification/agnews.train.tsv.gz", "classification/agnews.val.tsv.gz"
+)
 base = pretrained(recipe, "agnews-own-text", [training], [validation], "20 epochs", lower=False)
 classified(recipe, "agnews", start=base)

@@ -35,9 +35,15 @@ class Ngrams:
         for row in rows:
             for end in range(1, len(row) + 1):
                 self.counts[ORDER][tuple(row[max(0, end - ORDER) : end])] += 1
-        for order in range(ORDER, 0, -1):  # below the longest, what counts is after how many different tokens
-            self.counts[order - 1].update(gram[1:] for gram in self.counts[order] if len(gram) == order)
-            self.counts[order - 1].update({gram: n for gram, n in self.counts[order].items() if len(gram) < order})
+        for order in range(
+            ORDER, 0, -1
+        ):  # below the longest, what counts is after how many different tokens
+            self.counts[order - 1].update(
+                gram[1:] for gram in self.counts[order] if len(gram) == order
+            )
+            self.counts[order - 1].update(
+                {gram: n for gram, n in self.counts[order].items() if len(gram) < order}
+            )
         self.totals = [Counter[tuple[int, ...]]() for _ in range(ORDER + 1)]
         self.kinds = [Counter[tuple[int, ...]]() for _ in range(ORDER + 1)]
         for order in range(1, ORDER + 1):
@@ -66,7 +72,9 @@ def both_views(paths: Sequence[str], into: Path) -> str:
     return str(into)
 
 
-def baseline(bot: Chatbot, training: Iterable[Conversation], test: Sequence[Conversation]) -> Perplexity:
+def baseline(
+    bot: Chatbot, training: Iterable[Conversation], test: Sequence[Conversation]
+) -> Perplexity:
     """What the n-grams of the same tokens make of the same words."""
     encoding = chat_encoding((bot.target, bot.target), bot.config)
     model = Ngrams(encoding.encode(list(training))[0], bot.target.vocab_size)
@@ -74,9 +82,13 @@ def baseline(bot: Chatbot, training: Iterable[Conversation], test: Sequence[Conv
     for row, counts in zip(*encoding.encode(list(test)), strict=True):
         row, counts = [*row, bot.target.end], [*counts, counts[-1]]
         for place in (place for place, counted in enumerate(counts) if counted):
-            nats -= log(model.probability(tuple(row[max(0, place - ORDER + 1) : place]), row[place]))
+            nats -= log(
+                model.probability(tuple(row[max(0, place - ORDER + 1) : place]), row[place])
+            )
             n_judged += 1
-    return Perplexity(nats, n_judged, sum(len(turn.encode()) + 1 for talk in test for turn in talk.turns[1::2]))
+    return Perplexity(
+        nats, n_judged, sum(len(turn.encode()) + 1 for talk in test for turn in talk.turns[1::2])
+    )
 
 
 recipe = Recipe(__doc__, "dialogue", budget="12m")

@@ -11,9 +11,13 @@ from recipe import Recipe
 from clearhead.data.examples import labelled, running_text
 
 
-def classified(recipe: Recipe, table: str, *sets: str, start: Path | None = None, training: Path | None = None) -> None:
+def classified(
+    recipe: Recipe, table: str, *sets: str, start: Path | None = None, training: Path | None = None
+) -> None:
     """Train on a table's training part, or a part of it, from nothing or from a run; measure on its validation part."""
-    [whole, validation] = recipe.files(f"classification/{table}.train.tsv.gz", f"classification/{table}.val.tsv.gz")
+    [whole, validation] = recipe.files(
+        f"classification/{table}.train.tsv.gz", f"classification/{table}.val.tsv.gz"
+    )
     begun = [] if start is None else ["--from", os.path.relpath(start)]
     budget = ["--budget", recipe.budget] if recipe.budget else []
     settings = [part for setting in (*sets, *recipe.sets) for part in ("--set", setting)]
@@ -44,6 +48,10 @@ def plain_text(paths: Sequence[str], into: Path, lower: bool, long: str = "") ->
         for path in paths:
             texts = (one.text for one in labelled(path)) if ".tsv" in path else running_text(path)
             if path == long:
-                texts = (sentence for text in texts for sentence in re.split(r"(?<=[.!?])\s+", text))
-            file.writelines(f"{text.lower() if lower else text}\n" for text in texts if text.strip())
+                texts = (
+                    sentence for text in texts for sentence in re.split(r"(?<=[.!?])\s+", text)
+                )
+            file.writelines(
+                f"{text.lower() if lower else text}\n" for text in texts if text.strip()
+            )
     return str(into)

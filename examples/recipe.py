@@ -16,11 +16,22 @@ class Recipe:
     """A recipe's options: where the data is, where the run goes, how long it may take, and settings for training."""
 
     def __init__(self, text: str | None, name: str, budget: str) -> None:
-        parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
-        parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="the folder of the data")
-        parser.add_argument("--into", type=Path, default=Path("runs", name), help="the run folder to make")
+        parser = argparse.ArgumentParser(
+            description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        parser.add_argument(
+            "--data",
+            type=Path,
+            default=ROOT.parent / "shared" / "data",
+            help="the folder of the data",
+        )
+        parser.add_argument(
+            "--into", type=Path, default=Path("runs", name), help="the run folder to make"
+        )
         parser.add_argument("--budget", default=budget, help="how long to train")
-        parser.add_argument("--set", action="append", default=[], metavar="SECTION.NAME=VALUE", help="any setting")
+        parser.add_argument(
+            "--set", action="append", default=[], metavar="SECTION.NAME=VALUE", help="any setting"
+        )
         options = parser.parse_args()
         self.data: Path = options.data
         self.into: Path = options.into
@@ -32,10 +43,14 @@ class Recipe:
         found = [sorted(self.data.glob(name)) for name in names]
         missing = [name for name, paths in zip(names, found, strict=True) if not paths]
         if missing:
-            sys.exit(f"Skipped: there is no {missing[0]} in {self.data}. Say where the data is with --data FOLDER.")
+            sys.exit(
+                f"Skipped: there is no {missing[0]} in {self.data}. Say where the data is with --data FOLDER."
+            )
         return [os.path.relpath(path) for paths in found for path in paths]
 
-    def train(self, task: str, training: Sequence[str], validation: Sequence[str], *sets: str) -> None:
+    def train(
+        self, task: str, training: Sequence[str], validation: Sequence[str], *sets: str
+    ) -> None:
         settings = [part for setting in (*sets, *self.sets) for part in ("--set", setting)]
         self.run("train", *training, "--validation", *validation, "--task", task, "--into", str(self.into),
                  "--budget", self.budget, *settings)  # fmt: skip

@@ -7,7 +7,9 @@ from labels import classified, pretrained
 from recipe import Recipe
 
 recipe = Recipe(__doc__, "sst2-own", budget="")
-training, validation = recipe.files("classification/sst2.train.tsv.gz", "classification/sst2.val.tsv.gz")
+training, validation = recipe.files(
+    "classification/sst2.train.tsv.gz", "classification/sst2.val.tsv.gz"
+)
 base = pretrained(recipe, "sst2-own-text", [training], [validation], "20 epochs")
 recipe.run("fill", str(base), "the film is ____ and the acting is ____ .")
 classified(recipe, "sst2", start=base)

@@ -28,7 +28,9 @@ SCHEMA = Config.model_json_schema()
 FIELDS: dict[str, Schema] = {
     f"{section}.{name}": field
     for section in SECTIONS
-    for name, field in SCHEMA["$defs"][type(getattr(Config(), section)).__name__]["properties"].items()
+    for name, field in SCHEMA["$defs"][type(getattr(Config(), section)).__name__][
+        "properties"
+    ].items()
 }
 each_field = pytest.mark.parametrize("path", FIELDS)
 
@@ -93,7 +95,9 @@ def test_every_number_has_bounds_and_every_list_and_text_an_end(path):
 def test_a_number_out_of_bounds_is_refused_by_name(path):
     for number in numbers(FIELDS[path]):
         for value in (upper(number) * 2 + 1, 2**70, lower(number) - 1, -(2**70)):
-            message = refused(placed(path, float(value) if number["type"] == "number" else int(value)))
+            message = refused(
+                placed(path, float(value) if number["type"] == "number" else int(value))
+            )
             assert path in message
             assert "less than" in message or "greater than" in message
 
@@ -106,7 +110,11 @@ def test_what_is_no_number_is_refused_everywhere(path, value):
 
 @each_field
 def test_a_value_of_the_wrong_type_is_refused_and_shown(path):
-    fitting: dict[str, tuple[type, ...]] = {"number": (float,), "boolean": (bool,), "string": (str,)}
+    fitting: dict[str, tuple[type, ...]] = {
+        "number": (float,),
+        "boolean": (bool,),
+        "string": (str,),
+    }
     right = [fitting.get(kind["type"], ()) for kind in single(FIELDS[path]) if "enum" not in kind]
     wrong: list[Any] = [{"a": 1}, b"x", 1.5, "12", True, [[1]]]
     for value in (value for value in wrong if not isinstance(value, sum(right, ()))):
@@ -144,13 +152,18 @@ def values(schema: Schema) -> st.SearchStrategy[Any]:
     if kind in ("integer", "number"):
         if kind == "integer":
             return st.integers(lower(schema), upper(schema))
-        open_ends = {"exclude_min": "exclusiveMinimum" in schema, "exclude_max": "exclusiveMaximum" in schema}
+        open_ends = {
+            "exclude_min": "exclusiveMinimum" in schema,
+            "exclude_max": "exclusiveMaximum" in schema,
+        }
         return st.floats(lower(schema), upper(schema), **open_ends)
     if kind == "string" and "pattern" in schema:
         return st.from_regex(schema["pattern"], fullmatch=True)
     if kind == "array":
         return st.lists(values(schema["items"]), max_size=3)
-    texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=min(schema.get("maxLength", 9), 9))
+    texts = st.text(
+        st.characters(exclude_categories=["Cs"]), max_size=min(schema.get("maxLength", 9), 9)
+    )
     return {"boolean": st.booleans(), "null": st.none(), "string": texts}[kind]
 
 
@@ -190,14 +203,21 @@ def test_written_toml_holds_every_setting():
 
 @given(configs())
 def test_every_setting_may_be_given_as_on_a_command_line(config):
-    assignments = [f"{section}.{line}" for section, lines in sections_of(to_toml(config)).items() for line in lines]
+    assignments = [
+        f"{section}.{line}"
+        for section, lines in sections_of(to_toml(config)).items()
+        for line in lines
+    ]
     assert with_settings(Config(task=config.task), assignments) == config
 
 
 def sections_of(text: str) -> dict[str, list[str]]:
     """The lines `name = value` of each section of a TOML text."""
     parts = text.split("\n[")[1:]
-    return {part.split("]\n")[0]: [line for line in part.split("]\n", 1)[1].split("\n") if line] for part in parts}
+    return {
+        part.split("]\n")[0]: [line for line in part.split("]\n", 1)[1].split("\n") if line]
+        for part in parts
+    }
 
 
 # Reading, changing, refusing
@@ -236,7 +256,12 @@ def test_an_impossible_assignment_is_refused(assignment, says):
             with_settings(config, [assignment])
 
 
-@given(st.text() | st.sampled_from(sorted(FIELDS)).flatmap(lambda path: st.text().map(lambda text: f"{path}={text}")))
+@given(
+    st.text()
+    | st.sampled_from(sorted(FIELDS)).flatmap(
+        lambda path: st.text().map(lambda text: f"{path}={text}")
+    )
+)
 def test_any_assignment_is_taken_or_refused(assignment):
     with contextlib.suppress(ConfigError):
         with_settings(Config(), [assignment])
@@ -301,7 +326,10 @@ def test_changed_settings_are_validated_anew():
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_is_possible_and_can_be_changed(name):
     assert ModelConfig.preset(name, vocab_size=99).vocab_size == 99
-    assert ModelConfig.preset(name).d_model == {"tiny": 128, "small": 256, "base": 512, "big": 1024}[name]
+    assert (
+        ModelConfig.preset(name).d_model
+        == {"tiny": 128, "small": 256, "base": 512, "big": 1024}[name]
+    )
 
 
 def test_every_section_knows_the_name_it_has_in_errors():

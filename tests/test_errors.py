@@ -18,7 +18,9 @@ def tree(family: type[ClearheadError], depth: int = 0) -> list[tuple[int, str, i
 
 def drawn() -> list[tuple[int, str, int]]:
     """The same, as the docstring draws it."""
-    lines = re.findall(r"^    ([│├└─ ]*)(\w+Error) .*?(?:exit (\d))?$", errors.__doc__ or "", re.MULTILINE)
+    lines = re.findall(
+        r"^    ([│├└─ ]*)(\w+Error) .*?(?:exit (\d))?$", errors.__doc__ or "", re.MULTILINE
+    )
     return [(len(branch) // 4, name, int(code or 1)) for branch, name, code in lines]
 
 
@@ -27,7 +29,9 @@ def test_the_tree_in_the_docstring_is_the_tree_of_classes():
 
 
 def test_every_error_a_person_can_meet_is_defined_in_errors_py():
-    assert {name for _, name, _ in tree(ClearheadError)} == {name for name in vars(errors) if name.endswith("Error")}
+    assert {name for _, name, _ in tree(ClearheadError)} == {
+        name for name in vars(errors) if name.endswith("Error")
+    }
 
 
 def test_exit_codes_are_those_of_the_command_line():
@@ -37,7 +41,13 @@ def test_exit_codes_are_those_of_the_command_line():
     }  # fmt: skip
 
 
-@given(st.text() | st.integers() | st.binary() | st.lists(st.text()) | st.text(st.characters(categories=["Cs"])))
+@given(
+    st.text()
+    | st.integers()
+    | st.binary()
+    | st.lists(st.text())
+    | st.text(st.characters(categories=["Cs"]))
+)
 def test_a_shown_value_is_one_short_line_of_plain_characters(value):
     text = shown(value)
     assert len(text) <= 80
@@ -45,6 +55,8 @@ def test_a_shown_value_is_one_short_line_of_plain_characters(value):
     assert text.removesuffix("…").isprintable()
 
 
-@pytest.mark.parametrize("value", [10**5000, [10**5000], "x" * 10**6], ids=["digits", "digits inside", "letters"])
+@pytest.mark.parametrize(
+    "value", [10**5000, [10**5000], "x" * 10**6], ids=["digits", "digits inside", "letters"]
+)
 def test_a_value_too_long_to_write_is_shown_as_such(value):
     assert len(shown(value)) <= 80

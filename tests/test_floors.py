@@ -25,14 +25,18 @@ def rooms_imported_by(module: Path) -> set[str]:
     names = []
     for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module.name} imports relatively: absolute imports say where they go"
+            assert node.level == 0, (
+                f"{module.name} imports relatively: absolute imports say where they go"
+            )
             names += [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
     return {name.split(".")[1] for name in names if name.startswith("clearhead.")} - {"__version__"}
 
 
-@pytest.mark.parametrize("module", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+@pytest.mark.parametrize(
+    "module", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE))
+)
 def test_imports_only_go_down(module):
     if module == SOURCE / "__init__.py":
         return  # the front door: it opens every room, lazily

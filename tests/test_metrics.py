@@ -9,15 +9,24 @@ from hypothesis import strategies as st
 from clearhead.errors import DataError
 from clearhead.metrics import Score, accuracy, bleu, chrf, confusion, macro_f1, per_class
 
-REFERENCES = ["The quick brown fox jumps over the lazy dog.", "A man rides a bike through the town."]
+REFERENCES = [
+    "The quick brown fox jumps over the lazy dog.",
+    "A man rides a bike through the town.",
+]
 HYPOTHESES = ["The fast brown fox jumps over the lazy dog.", "A man is riding a bike through town."]
 
-labels = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), min_size=1, max_size=30)
+labels = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), min_size=1, max_size=30
+)
 
 
 def test_scores_are_those_of_sacrebleu():
-    assert bleu(HYPOTHESES, REFERENCES).value == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score
-    assert chrf(HYPOTHESES, REFERENCES).value == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
+    assert (
+        bleu(HYPOTHESES, REFERENCES).value == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score
+    )
+    assert (
+        chrf(HYPOTHESES, REFERENCES).value == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
+    )
 
 
 @pytest.mark.parametrize("metric", [bleu, chrf])
@@ -45,20 +54,39 @@ def test_a_case_counted_by_hand():
     right, predicted = "aaabbc", "aabbbb"
     assert accuracy(predicted, right).value == pytest.approx(100 * 4 / 6)
     scores = per_class(predicted, right)
-    assert (scores["a"].precision, scores["a"].recall, scores["a"].f1) == pytest.approx((100, 200 / 3, 80))
-    assert (scores["b"].precision, scores["b"].recall, scores["b"].f1) == pytest.approx((50, 100, 200 / 3))
-    assert (scores["c"].precision, scores["c"].recall, scores["c"].f1, scores["c"].count) == (0, 0, 0, 1)
+    assert (scores["a"].precision, scores["a"].recall, scores["a"].f1) == pytest.approx(
+        (100, 200 / 3, 80)
+    )
+    assert (scores["b"].precision, scores["b"].recall, scores["b"].f1) == pytest.approx(
+        (50, 100, 200 / 3)
+    )
+    assert (scores["c"].precision, scores["c"].recall, scores["c"].f1, scores["c"].count) == (
+        0,
+        0,
+        0,
+        1,
+    )
     assert macro_f1(predicted, right).value == pytest.approx((80 + 200 / 3) / 3)
-    assert confusion(predicted, right) == {("a", "a"): 2, ("a", "b"): 1, ("b", "b"): 2, ("c", "b"): 1}
+    assert confusion(predicted, right) == {
+        ("a", "a"): 2,
+        ("a", "b"): 1,
+        ("b", "b"): 2,
+        ("c", "b"): 1,
+    }
 
 
 @given(labels)
 def test_what_labels_are_called_does_not_matter(pairs):
     right, predicted = zip(*pairs, strict=True)
     renamed = dict(zip("abc", [3, None, "z"], strict=True))
-    new_right, new_predicted = [renamed[label] for label in right], [renamed[label] for label in predicted]
+    new_right, new_predicted = (
+        [renamed[label] for label in right],
+        [renamed[label] for label in predicted],
+    )
     assert accuracy(new_predicted, new_right) == accuracy(predicted, right)
-    assert macro_f1(new_predicted, new_right).value == pytest.approx(macro_f1(predicted, right).value)
+    assert macro_f1(new_predicted, new_right).value == pytest.approx(
+        macro_f1(predicted, right).value
+    )
 
 
 @given(labels)
@@ -73,4 +101,7 @@ def test_the_confusions_add_up(pairs):
 
 def test_importing_metrics_and_text_loads_neither_torch_nor_sacrebleu():
     code = "import sys, clearhead.metrics, clearhead.text; print({'torch', 'sacrebleu'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
+        == "set()"
+    )

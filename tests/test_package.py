@@ -19,8 +19,12 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "clearhead"
 MODULES = sorted(SOURCE.rglob("*.py"))
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-each_module = pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+each_module = pytest.mark.parametrize(
+    "module", MODULES, ids=lambda path: str(path.relative_to(SOURCE))
+)
+each_document = pytest.mark.parametrize(
+    "document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT))
+)
 
 
 @pytest.mark.parametrize("room", ["", ".errors", ".config", ".text", ".metrics"])
@@ -32,7 +36,16 @@ def test_imports_without_torch(room):
 
 
 # Each of these runs code out of a file, or lets a file say more than data.
-FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "yaml"}
+FORBIDDEN_MODULES = {
+    "pickle",
+    "cPickle",
+    "dill",
+    "cloudpickle",
+    "joblib",
+    "shelve",
+    "marshal",
+    "yaml",
+}
 FORBIDDEN_CALLS = {"eval", "exec", "torch.load", "torch.save", "os.system", "os.popen"}
 
 
@@ -41,10 +54,16 @@ def dangers(tree: ast.AST) -> list[str]:
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names if alias.name.split(".")[0] in FORBIDDEN_MODULES]
+            found += [
+                alias.name for alias in node.names if alias.name.split(".")[0] in FORBIDDEN_MODULES
+            ]
         elif isinstance(node, ast.ImportFrom):
             names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found += [name for name in names if name.split(".")[0] in FORBIDDEN_MODULES or name in FORBIDDEN_CALLS]
+            found += [
+                name
+                for name in names
+                if name.split(".")[0] in FORBIDDEN_MODULES or name in FORBIDDEN_CALLS
+            ]
         elif isinstance(node, ast.Call):
             found += [ast.unparse(node.func)] * (ast.unparse(node.func) in FORBIDDEN_CALLS)
             for word in node.keywords:
@@ -68,7 +87,9 @@ def test_nothing_runs_code_out_of_files(module):
 )  # fmt: skip
 def test_what_runs_code_out_of_files_would_be_found(line):
     assert dangers(ast.parse(line))
-    assert not dangers(ast.parse("model.eval(); np.load(p, allow_pickle=False); run(c, shell=False)"))
+    assert not dangers(
+        ast.parse("model.eval(); np.load(p, allow_pickle=False); run(c, shell=False)")
+    )
 
 
 @each_module
@@ -84,7 +105,10 @@ def test_every_public_name_of_the_model_is_there_and_says_what_it_is():
 
 
 def test_the_version_is_one():
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == clearhead.__version__
+    assert (
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+        == clearhead.__version__
+    )
 
 
 # Documents
@@ -106,12 +130,18 @@ def test_the_tree_in_the_readme_names_every_module(docs):
     assert (ROOT / "README.md").read_text(encoding="utf-8") == docs["readme"](), "run script/docs"
     tree = docs["tree"]()
     for module in MODULES:
-        name = module.name if module.name != "__init__.py" or module.parent == SOURCE else f"{module.parent.name}/"
+        name = (
+            module.name
+            if module.name != "__init__.py" or module.parent == SOURCE
+            else f"{module.parent.name}/"
+        )
         assert re.search(rf"^ +{re.escape(name)}", tree, re.MULTILINE), name
 
 
 def test_the_readme_s_python_prints_what_it_says_it_prints():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec("".join(blocks), {})

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         Translator,
         Writer,
         load,
-    )  # fmt: skip
+    )
 
 __version__ = "0.1.0"
 __all__ = [

@@ -356,7 +356,9 @@ def read_config(path: Path) -> Config:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}.\nGive a TOML file of settings.") from None
+        raise ConfigError(
+            f"{path} cannot be read: {error}.\nGive a TOML file of settings."
+        ) from None
     return config_from_toml(text, str(path))
 
 
@@ -364,8 +366,13 @@ def config_from_toml(text: str, name: str = "config.toml") -> Config:
     """The settings in a TOML text; `name` is how errors call it."""
     try:
         values = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # not only TOMLDecodeError: endless digits, endless brackets
-        raise ConfigError(f"{name} is not TOML: {error}.\nEvery line is a [section] or name = value.") from None
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # not only TOMLDecodeError: endless digits, endless brackets
+        raise ConfigError(
+            f"{name} is not TOML: {error}.\nEvery line is a [section] or name = value."
+        ) from None
     return Config(**values)
 
 
@@ -381,12 +388,16 @@ def with_settings(config: Config, assignments: Iterable[str]) -> Config:
             )
         values.setdefault(section, {})
         if not isinstance(values[section], dict):
-            raise ConfigError(f"--set {shown(assignment)}: {section} is not a section.{suggestion(section, SECTIONS)}")
+            raise ConfigError(
+                f"--set {shown(assignment)}: {section} is not a section.{suggestion(section, SECTIONS)}"
+            )
         values[section][name] = toml_value(text.strip())
     return Config(**values)
 
 
-SECTIONS = tuple(name for name, field in Config.model_fields.items() if isinstance(field.default, Settings))
+SECTIONS = tuple(
+    name for name, field in Config.model_fields.items() if isinstance(field.default, Settings)
+)
 
 
 def toml_value(text: str) -> Any:
@@ -400,7 +411,11 @@ def toml_value(text: str) -> Any:
 def to_toml(config: Config) -> str:
     """Every setting, resolved, as TOML that reads back to equal settings."""
     values = config.model_dump(exclude_none=True)
-    top = [f"{key} = {toml_literal(value)}" for key, value in values.items() if not isinstance(value, dict)]
+    top = [
+        f"{key} = {toml_literal(value)}"
+        for key, value in values.items()
+        if not isinstance(value, dict)
+    ]
     for section in SECTIONS:
         top += ["", f"[{section}]"]
         top += [f"{key} = {toml_literal(value)}" for key, value in values[section].items()]

@@ -76,7 +76,11 @@ class DiskError(TrainingError):
 def shown(value: object, width: int = 80) -> str:
     """A value as an error message may show it: escaped, on one line, and short."""
     try:
-        text = value.encode("unicode_escape").decode("ascii") if isinstance(value, str) else ascii(value)
+        text = (
+            value.encode("unicode_escape").decode("ascii")
+            if isinstance(value, str)
+            else ascii(value)
+        )
     except ValueError:  # Python writes out no integer of more than a few thousand digits
         text = "a number too long to show"
     return text if len(text) <= width else text[: width - 1] + "…"

@@ -72,7 +72,9 @@ def mean_f1(scores: Mapping[Any, ClassScore]) -> Score:
     return Score("macro F1", sum(score.f1 for score in scores.values()) / len(scores))
 
 
-def per_class(predicted: Sequence[Hashable], right: Sequence[Hashable]) -> dict[Hashable, ClassScore]:
+def per_class(
+    predicted: Sequence[Hashable], right: Sequence[Hashable]
+) -> dict[Hashable, ClassScore]:
     """The scores of each label that is predicted or right anywhere."""
     return per_label([(label,) for label in predicted], [(label,) for label in right])
 
@@ -83,7 +85,9 @@ def per_label(
     """The same where each text may have several labels."""
     check_lengths(predicted, right)
     there, said = Counter(chain.from_iterable(right)), Counter(chain.from_iterable(predicted))
-    hits = Counter(label for p, r in zip(predicted, right, strict=True) for label in set(p) & set(r))
+    hits = Counter(
+        label for p, r in zip(predicted, right, strict=True) for label in set(p) & set(r)
+    )
     scores = {}
     for label in sorted(there | said, key=str):
         precision, recall = share(hits[label], said[label]), share(hits[label], there[label])
@@ -92,19 +96,27 @@ def per_label(
     return scores
 
 
-def confusion(predicted: Sequence[Hashable], right: Sequence[Hashable]) -> Counter[tuple[Hashable, Hashable]]:
+def confusion(
+    predicted: Sequence[Hashable], right: Sequence[Hashable]
+) -> Counter[tuple[Hashable, Hashable]]:
     """How often each (right, predicted) pair of labels occurs."""
     check_lengths(predicted, right)
     return Counter(zip(right, predicted, strict=True))
 
 
-def calibration_error(confidences: Sequence[float], hits: Sequence[bool], n_bins: int = 15) -> Score:
+def calibration_error(
+    confidences: Sequence[float], hits: Sequence[bool], n_bins: int = 15
+) -> Score:
     """Expected calibration error: how far confidence and accuracy lie apart, over bins of equal width; 0 is honest."""
     check_lengths(confidences, hits)
     bins: dict[int, list[float]] = {}
     for confidence, hit in zip(confidences, hits, strict=True):
         bins.setdefault(min(int(confidence * n_bins), n_bins - 1), []).append(confidence - hit)
-    return Score("calibration error", 100 * sum(abs(sum(gaps)) for gaps in bins.values()) / len(hits), f"bins:{n_bins}")
+    return Score(
+        "calibration error",
+        100 * sum(abs(sum(gaps)) for gaps in bins.values()) / len(hits),
+        f"bins:{n_bins}",
+    )
 
 
 def share(part: int, whole: int) -> float:

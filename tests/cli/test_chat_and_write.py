@@ -24,14 +24,22 @@ def bot(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def bard(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(random_folder(tmp_path_factory.mktemp("runs") / "bard", "writing", "decoder", "bytes", window=32))
+    return str(
+        random_folder(
+            tmp_path_factory.mktemp("runs") / "bard", "writing", "decoder", "bytes", window=32
+        )
+    )
 
 
 def typing(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(text.encode()))))
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(text.encode())))
+    )
 
 
-def test_one_line_in_is_one_line_out(bot: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+def test_one_line_in_is_one_line_out(
+    bot: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
     typing(monkeypatch, "the cat\n\nwe eat\nbread\n\u2028\n")
     assert main(["chat", bot]) == 0
     lines = capsys.readouterr().out.split("\n")
@@ -42,7 +50,9 @@ def test_one_line_in_is_one_line_out(bot: str, monkeypatch: pytest.MonkeyPatch, 
     assert capsys.readouterr().out.split("\n")[:2] == lines[2:4], "a blank line begins anew"
 
 
-def talk(monkeypatch: pytest.MonkeyPatch, bot: Chatbot, *typed: str | type[BaseException]) -> Terminal:
+def talk(
+    monkeypatch: pytest.MonkeyPatch, bot: Chatbot, *typed: str | type[BaseException]
+) -> Terminal:
     """A conversation in which these lines are typed; exceptions stand for Ctrl-C and Ctrl-D."""
     lines = iter(typed)
 
@@ -64,12 +74,18 @@ def test_a_conversation_goes_on_until_ctrl_d_and_is_remembered(
     found = talk(monkeypatch, Chatbot.load(bot), "the cat", "", KeyboardInterrupt, "bread").bot
     assert found.turns[::2] == ["the cat", "bread"]
     assert all(
-        f"bot  {reply}\n" in capsys_out for capsys_out in [capsys.readouterr().out] for reply in found.turns[1::2]
+        f"bot  {reply}\n" in capsys_out
+        for capsys_out in [capsys.readouterr().out]
+        for reply in found.turns[1::2]
     )
 
 
-def test_commands_reset_retry_and_explain(bot: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
-    found = talk(monkeypatch, Chatbot.load(bot), "the cat", "/reset", "/retry", "/look", "/nonsense", "/help").bot
+def test_commands_reset_retry_and_explain(
+    bot: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    found = talk(
+        monkeypatch, Chatbot.load(bot), "the cat", "/reset", "/retry", "/look", "/nonsense", "/help"
+    ).bot
     assert found.turns == []
     told = capsys.readouterr().err
     for text in ("Forgotten", "nothing was said", "/nonsense", "Ctrl-D leaves"):
@@ -97,14 +113,18 @@ def test_ctrl_c_stops_the_reply_and_not_the_program(
     assert " …\n" in capsys.readouterr().out
 
 
-def test_a_cut_conversation_is_told_once(bot: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+def test_a_cut_conversation_is_told_once(
+    bot: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
     loaded = Chatbot.load(bot)
     loaded.limit = 30
     talk(monkeypatch, loaded, *["we eat bread"] * 8)
     assert capsys.readouterr().err.count("no longer read") == 1
 
 
-def test_write_goes_on_with_its_prompt(bard: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+def test_write_goes_on_with_its_prompt(
+    bard: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
     assert main(["write", bard, "the cat", "--length", "20", "--seed", "4"]) == 0
     told = capsys.readouterr().out
     assert told == f"{Writer.load(bard).write('the cat', max_length=20, seed=4)}\n"
@@ -129,7 +149,9 @@ def test_a_prompt_that_is_cut_is_told(bard: str, capsys: Captured) -> None:
     assert "the model read the last 32" in capsys.readouterr().err
 
 
-def test_evaluate_measures_writers_and_chatbots(bard: str, bot: str, tmp_path: Path, capsys: Captured) -> None:
+def test_evaluate_measures_writers_and_chatbots(
+    bard: str, bot: str, tmp_path: Path, capsys: Captured
+) -> None:
     (tmp_path / "test.txt").write_text("the cat sees the dog .\n\nwe eat bread\n")
     (tmp_path / "test.tsv").write_text("the cat\twe eat\nbread\t12\n")
     for run, name, n_bytes in ((bard, "test.txt", 37), (bot, "test.tsv", 10)):
@@ -166,7 +188,9 @@ def test_train_makes_a_run_and_info_tells_how_to_use_it(
 
 
 @pytest.mark.parametrize("name", ["shakespeare", "science_fiction"])
-def test_a_recipe_without_its_data_says_what_is_missing(name: str, project: Path, tmp_path: Path) -> None:
+def test_a_recipe_without_its_data_says_what_is_missing(
+    name: str, project: Path, tmp_path: Path
+) -> None:
     recipe = [sys.executable, str(project / "examples" / f"{name}.py"), "--data", str(tmp_path)]
     done = subprocess.run(recipe, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1

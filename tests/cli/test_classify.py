@@ -25,8 +25,20 @@ def place(tmp_path_factory):
         patch.chdir(folder)
         write_prose(folder / "prose.txt")
         write_reviews(folder / "reviews.tsv")
-        assert main(["pretrain", "prose.txt", "--into", "runs/prose", "--budget", "3 steps", *SMALL]) == 0
-        train = ["train", "reviews.tsv", "--task", "classification", "--from", "runs/prose", "--into", "runs/mood"]
+        assert (
+            main(["pretrain", "prose.txt", "--into", "runs/prose", "--budget", "3 steps", *SMALL])
+            == 0
+        )
+        train = [
+            "train",
+            "reviews.tsv",
+            "--task",
+            "classification",
+            "--from",
+            "runs/prose",
+            "--into",
+            "runs/mood",
+        ]
         assert main([*train, "--budget", "3 steps", "--set", "train.threads=1"]) == 0
         yield folder
 
@@ -38,7 +50,16 @@ def inside(place, monkeypatch):
 
 
 def test_what_was_taken_over_is_told(place, capfd):
-    train = ["train", "reviews.tsv", "--task", "classification", "--from", "runs/prose", "--into", "runs/again"]
+    train = [
+        "train",
+        "reviews.tsv",
+        "--task",
+        "classification",
+        "--from",
+        "runs/prose",
+        "--into",
+        "runs/again",
+    ]
     assert main([*train, "--budget", "1 steps", "--set", "train.threads=1"]) == 0
     assert "Weights from runs/prose: " in capfd.readouterr().err
 
@@ -50,7 +71,9 @@ def test_a_text_gets_one_line(capsys):
 
 def test_every_line_gets_one_line_with_probabilities_or_json(capsys, monkeypatch):
     for option, columns in (("--probabilities", 3), ("--json", 1)):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"the film\n\nthe book\n"))))
+        monkeypatch.setattr(
+            sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"the film\n\nthe book\n")))
+        )
         assert main(["classify", "runs/mood", option]) == 0
         told = capsys.readouterr()
         assert [len(line.split("\t")) for line in told.out.splitlines()] == [columns] * 3
@@ -103,7 +126,12 @@ def quick(monkeypatch):
 def test_the_demo_trains_classifies_measures_and_tells_what_to_type_next(quick, capsys):
     assert main(["demo", "--task", "classification"]) == 0
     told = capsys.readouterr().out
-    for part in ("Reviews\n", "The soup was not lovely.\n  → ", "right ↓", "classify runs/demo-classification"):
+    for part in (
+        "Reviews\n",
+        "The soup was not lovely.\n  → ",
+        "right ↓",
+        "classify runs/demo-classification",
+    ):
         assert part in told
 
 
@@ -111,6 +139,9 @@ def test_the_demo_trains_classifies_measures_and_tells_what_to_type_next(quick, 
 def test_the_demo_tells_praise_from_blame_also_where_it_is_turned_round(place, capsys):
     assert main(["demo", "--task", "classification", "--into", "runs/whole-demo"]) == 0
     assert float(capsys.readouterr().out.partition("accuracy ")[2].split()[0]) >= 95
-    for text, label in (("The film was not boring.", "good"), ("I cannot say that the book was great.", "bad")):
+    for text, label in (
+        ("The film was not boring.", "good"),
+        ("I cannot say that the book was great.", "bad"),
+    ):
         assert main(["classify", "runs/whole-demo", text]) == 0
         assert capsys.readouterr().out == f"{label}\n"

@@ -14,7 +14,12 @@ from clearhead.cli.main import main
 
 @pytest.fixture
 def files(tmp_path):
-    for name, word in (("train.en", "sentence"), ("train.de", "Satz"), ("test.en", "test"), ("test.de", "Probe")):
+    for name, word in (
+        ("train.en", "sentence"),
+        ("train.de", "Satz"),
+        ("test.en", "test"),
+        ("test.de", "Probe"),
+    ):
         (tmp_path / name).write_text("".join(f"{word} of number {n}\n" for n in range(50)))
     return [str(tmp_path / name) for name in ("train.en", "train.de", "test.en", "test.de")]
 
@@ -35,7 +40,9 @@ def test_help_of_a_verb_shows_examples(capsys):
 
 
 def test_the_module_runs_as_the_command():
-    run = subprocess.run([sys.executable, "-m", "clearhead", "--version"], capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-m", "clearhead", "--version"], capture_output=True, text=True
+    )
     assert (run.returncode, run.stdout, run.stderr) == (0, f"clearhead {__version__}\n", "")
 
 
@@ -52,7 +59,9 @@ def test_your_input_is_1_and_usage_is_2(capsys, tmp_path):
 
 def test_debug_shows_where_an_error_arose(tmp_path):
     run = subprocess.run(
-        [sys.executable, "-m", "clearhead", "--debug", "doctor", "missing"], capture_output=True, text=True
+        [sys.executable, "-m", "clearhead", "--debug", "doctor", "missing"],
+        capture_output=True,
+        text=True,
     )
     assert run.returncode == 1
     assert "Traceback" in run.stderr
@@ -108,4 +117,11 @@ def test_an_option_may_take_several_values():
     assert spelled_out(["a", "--test", "b", "c", "--json", "d"], {"--test"}) == [
         "a", "--test", "b", "--test", "c", "--json", "d",
     ]  # fmt: skip
-    assert spelled_out(["--test", "b", "-", "--", "c"], {"--test"}) == ["--test", "b", "--test", "-", "--", "c"]
+    assert spelled_out(["--test", "b", "-", "--", "c"], {"--test"}) == [
+        "--test",
+        "b",
+        "--test",
+        "-",
+        "--",
+        "c",
+    ]

@@ -18,7 +18,9 @@ from clearhead.cli.main import main
 from tasks.conftest import random_run
 
 LINE = st.one_of(
-    st.sampled_from(["", " ", "the cat sees the dog .", "\u2028", "\x85", "\x0b", "a\rb", "🙂", "\x00", "</s>"]),
+    st.sampled_from(
+        ["", " ", "the cat sees the dog .", "\u2028", "\x85", "\x0b", "a\rb", "🙂", "\x00", "</s>"]
+    ),
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=12),
 )
 
@@ -41,7 +43,9 @@ def test_one_line_in_is_one_line_out(
     assert output.read_bytes().count(b"\n") == expected
 
 
-def test_stdin_goes_to_stdout(run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stdin_goes_to_stdout(
+    run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"the cat\n\nthe dog\n")))
     monkeypatch.setattr(sys, "stdin", stdin)
     assert main(["translate", run]) == 0
@@ -50,7 +54,9 @@ def test_stdin_goes_to_stdout(run: str, monkeypatch: pytest.MonkeyPatch, capsys:
     assert lines[1] == ""
 
 
-def test_scores_alignments_n_best_and_json_add_what_they_say(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scores_alignments_n_best_and_json_add_what_they_say(
+    run: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["translate", run, "the cat sees", "--scores", "--alignments"]) == 0
     assert capsys.readouterr().out.count("\t") == 2
     assert main(["translate", run, "the cat sees", "--n-best", "3"]) == 0
@@ -59,7 +65,15 @@ def test_scores_alignments_n_best_and_json_add_what_they_say(run: str, capsys: p
     assert all(line.startswith("0 ||| ") for line in lines)
     assert main(["translate", run, "the cat sees", "--json", "--n-best", "2", "--alignments"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found.keys() >= {"source", "text", "score", "tokens", "log_probs", "notes", "alternatives"}
+    assert found.keys() >= {
+        "source",
+        "text",
+        "score",
+        "tokens",
+        "log_probs",
+        "notes",
+        "alternatives",
+    }
 
 
 def test_settings_of_decoding_can_be_set(run: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +82,9 @@ def test_settings_of_decoding_can_be_set(run: str, capsys: pytest.CaptureFixture
     assert "Did you mean beam?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [["nowhere", "x"], ["RUN", "x", "--input", "y"], ["RUN", "--input", "nofile"]])
+@pytest.mark.parametrize(
+    "arguments", [["nowhere", "x"], ["RUN", "x", "--input", "y"], ["RUN", "--input", "nofile"]]
+)
 def test_mistakes_are_told_in_words_with_what_to_do(
     run: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,15 +94,26 @@ def test_mistakes_are_told_in_words_with_what_to_do(
     assert 2 <= len(message.strip().split("\n")) <= 3
 
 
-def test_invalid_utf8_names_file_line_and_bytes(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_utf8_names_file_line_and_bytes(
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "in.txt").write_bytes(b"fine\nnot \xff fine\n")
-    arguments = ["translate", run, "--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out.txt")]
+    arguments = [
+        "translate",
+        run,
+        "--input",
+        str(tmp_path / "in.txt"),
+        "--output",
+        str(tmp_path / "out.txt"),
+    ]
     assert main(arguments) == 1
     assert "in.txt:2" in capsys.readouterr().err
     assert main([*arguments, "--errors", "replace"]) == 0
 
 
-def test_evaluate_gives_scores_with_signatures(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_gives_scores_with_signatures(
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for side in ("en", "de"):
         (tmp_path / f"test.{side}").write_text("the cat sees the dog .\nbread\n", encoding="utf-8")
     arguments = ["evaluate", run, str(tmp_path / "test.en"), str(tmp_path / "test.de")]
@@ -105,17 +132,43 @@ def test_several_processes_write_what_one_writes(run: str, tmp_path: Path) -> No
     outputs = []
     for workers in ("1", "2"):
         output = tmp_path / f"{workers}.txt"
-        assert main(["translate", run, "--input", str(source), "--output", str(output), "--workers", workers]) == 0
+        assert (
+            main(
+                [
+                    "translate",
+                    run,
+                    "--input",
+                    str(source),
+                    "--output",
+                    str(output),
+                    "--workers",
+                    workers,
+                ]
+            )
+            == 0
+        )
         outputs.append(output.read_text())
     assert outputs[0].count("\n") == 30
     assert outputs[0] == outputs[1]
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to find a process's children")
+@pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="needs /proc to find a process's children"
+)
 def test_processes_end_with_the_one_that_started_them(run: str, tmp_path: Path) -> None:
     source, output = tmp_path / "in.txt", tmp_path / "out.txt"
     source.write_text("the cat sees the dog .\n" * 50_000)
-    command = [sys.executable, "-m", "clearhead", "translate", run, "--input", str(source), "--output", str(output)]
+    command = [
+        sys.executable,
+        "-m",
+        "clearhead",
+        "translate",
+        run,
+        "--input",
+        str(source),
+        "--output",
+        str(output),
+    ]
     parent = subprocess.Popen([*command, "--workers", "2"], stderr=subprocess.DEVNULL)
     wait_until(lambda: output.exists() and output.stat().st_size > 0)
     children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
@@ -132,7 +185,9 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def test_a_place_for_the_output_that_is_not_there_is_told_plainly(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_place_for_the_output_that_is_not_there_is_told_plainly(
+    run: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     source = str(Path(run, "config.toml"))
     assert main(["translate", run, "--input", source, "--output", "no/such/folder/out.txt"]) == 1
     told = capsys.readouterr().err

@@ -8,8 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.config import TokenizerConfig
-from clearhead.data.batches import ByLength, Mixture, Recut, Windows, conversation_batch, label_batch, pair_batch
-from clearhead.data.encoding import END, PAD, START, conversation_encoding, label_encoding, pair_encoding, text_encoding
+from clearhead.data.batches import (
+    ByLength,
+    Mixture,
+    Recut,
+    Windows,
+    conversation_batch,
+    label_batch,
+    pair_batch,
+)
+from clearhead.data.encoding import (
+    END,
+    PAD,
+    START,
+    conversation_encoding,
+    label_encoding,
+    pair_encoding,
+    text_encoding,
+)
 from clearhead.data.examples import Conversation, Labelled, Pair, pairs
 from clearhead.data.prepare import prepare
 from clearhead.errors import ConfigError, DataError
@@ -43,12 +59,17 @@ def store(cache):
 @pytest.fixture(scope="module")
 def text(cache):
     return prepare(
-        cache, ["".join(chr(33 + (n + m) % 90) for m in range(n)) for n in range(40)], text_encoding(LETTERS)
+        cache,
+        ["".join(chr(33 + (n + m) % 90) for m in range(n)) for n in range(40)],
+        text_encoding(LETTERS),
     )
 
 
 def members(batches, epoch):
-    return [batches.batch(epoch * len(batches) + index).indices.tolist() for index in range(len(batches))]
+    return [
+        batches.batch(epoch * len(batches) + index).indices.tolist()
+        for index in range(len(batches))
+    ]
 
 
 def seen(batches, first, last):
@@ -62,7 +83,9 @@ def equal(a, b):
 @given(seed=seeds, epoch=st.integers(0, 50), budget=st.integers(200, 3_000))
 def test_every_epoch_holds_every_example_once(store, seed, epoch, budget):
     batches = ByLength(store, pair_batch, budget, seed)
-    assert sorted(seen(batches, epoch * len(batches), (epoch + 1) * len(batches))) == list(range(len(store)))
+    assert sorted(seen(batches, epoch * len(batches), (epoch + 1) * len(batches))) == list(
+        range(len(store))
+    )
 
 
 @given(seed=seeds, place=places)
@@ -85,20 +108,30 @@ def test_processes_together_see_what_one_sees_alone(store, seed, step, world):
 @given(budget=st.integers(100, 1_000))
 def test_no_side_of_a_batch_exceeds_the_budget_unless_one_example_does(store, budget):
     for batch in ByLength(store, pair_batch, budget, 0).fixed():
-        assert len(batch.indices) == 1 or max(batch.source.numel(), batch.target_in.numel()) <= budget
+        assert (
+            len(batch.indices) == 1 or max(batch.source.numel(), batch.target_in.numel()) <= budget
+        )
 
 
 def test_epochs_differ_in_the_order_of_batches_and_in_who_meets_whom(store):
     batches = ByLength(store, pair_batch, 300, 0)
-    first, second = ({frozenset(batch) for batch in epoch} for epoch in (members(batches, 0), members(batches, 1)))
+    first, second = (
+        {frozenset(batch) for batch in epoch}
+        for epoch in (members(batches, 0), members(batches, 1))
+    )
     assert len(first & second) < len(batches) / 3
-    widths = [[batches.batch(place).source.size(1) for place in range(n, n + len(batches))] for n in (0, len(batches))]
+    widths = [
+        [batches.batch(place).source.size(1) for place in range(n, n + len(batches))]
+        for n in (0, len(batches))
+    ]
     assert widths[0] != widths[1]
     assert widths[0] != sorted(widths[0])
 
 
 def test_seeds_differ(store):
-    assert seen(ByLength(store, pair_batch, 300, 1), 0, 5) != seen(ByLength(store, pair_batch, 300, 2), 0, 5)
+    assert seen(ByLength(store, pair_batch, 300, 1), 0, 5) != seen(
+        ByLength(store, pair_batch, 300, 2), 0, 5
+    )
 
 
 @given(place=places)
@@ -142,17 +175,26 @@ def test_labels_are_marked_in_the_row_of_their_text(cache):
 
 def test_a_conversation_is_read_whole_and_judged_by_the_bots_words(cache):
     talks = [Conversation(("hello", "hi" * n, "bye", "so long")[: n % 3 + 2]) for n in range(1, 9)]
-    batches = ByLength(prepare(cache, talks, conversation_encoding(LETTERS)), conversation_batch, 200, 0)
+    batches = ByLength(
+        prepare(cache, talks, conversation_encoding(LETTERS)), conversation_batch, 200, 0
+    )
     for batch in batches.fixed():
         for row, example in enumerate(batch.indices.tolist()):
-            judged = [token for turn in talks[example].turns[1::2] for token in [*turn.encode(), END]]
+            judged = [
+                token for turn in talks[example].turns[1::2] for token in [*turn.encode(), END]
+            ]
             assert batch.target_out[row, batch.counts[row]].tolist() == judged
             n_real = int(batch.target_in[row].count_nonzero())
-            assert batch.target_in[row, :n_real].tolist() == [START, *batch.target_out[row, : n_real - 1].tolist()]
+            assert batch.target_in[row, :n_real].tolist() == [
+                START,
+                *batch.target_out[row, : n_real - 1].tolist(),
+            ]
             assert batch.target_out[row, n_real - 1] == END
 
 
-@given(window=st.integers(5, 900), budget=st.integers(50, 2_000), seed=seeds, epoch=st.integers(0, 20))
+@given(
+    window=st.integers(5, 900), budget=st.integers(50, 2_000), seed=seeds, epoch=st.integers(0, 20)
+)
 def test_windows_are_full_and_predict_no_place_twice_in_an_epoch(text, window, budget, seed, epoch):
     ring = text.ids[0][:]
     batches = Windows(text, window, budget, seed)
@@ -196,7 +238,9 @@ def corpora(cache, store):
 
 
 @given(weights=st.tuples(st.floats(0.1, 9), st.floats(0.1, 9)), epoch=st.integers(0, 2), seed=seeds)
-def test_a_mixture_takes_of_each_corpus_the_share_of_its_weight_and_runs_through_it(corpora, weights, epoch, seed):
+def test_a_mixture_takes_of_each_corpus_the_share_of_its_weight_and_runs_through_it(
+    corpora, weights, epoch, seed
+):
     mixture = Mixture(corpora, weights, seed)
     asked = [mixture.where(place) for place in range((epoch + 1) * len(mixture))]
     for corpus, weight in enumerate(weights):
@@ -222,26 +266,48 @@ def test_captions_lose_less_than_a_twentieth_to_padding(project, tmp_path):
     if not folder.exists():
         pytest.skip("the Multi30k captions are not here")
     captions = pairs(folder / "train.en.gz", folder / "train.de.gz")
-    tokenizer = Tokenizer.learn((side for pair in captions for side in pair), TokenizerConfig(vocab_size=4_000))
-    batches = ByLength(prepare(tmp_path, captions, pair_encoding(tokenizer, tokenizer)), pair_batch, 4_096, 0)
+    tokenizer = Tokenizer.learn(
+        (side for pair in captions for side in pair), TokenizerConfig(vocab_size=4_000)
+    )
+    batches = ByLength(
+        prepare(tmp_path, captions, pair_encoding(tokenizer, tokenizer)), pair_batch, 4_096, 0
+    )
     masks = [mask for batch in batches.fixed() for mask in (batch.source_mask, batch.counts)]
     assert sum(int(mask.sum()) for mask in masks) > 0.95 * sum(mask.numel() for mask in masks)
 
 
 def test_a_real_tokenizer_gets_its_text_back(tmp_path):
-    examples = [Pair(f"Der Hund sieht {n} Katzen. 🐈", f"The dog sees {n} cats. 🐈") for n in range(40)]
-    tokenizer = Tokenizer.learn((side for pair in examples for side in pair), TokenizerConfig(vocab_size=400))
-    batches = ByLength(prepare(tmp_path, examples, pair_encoding(tokenizer, tokenizer)), pair_batch, 200, 0)
+    examples = [
+        Pair(f"Der Hund sieht {n} Katzen. 🐈", f"The dog sees {n} cats. 🐈") for n in range(40)
+    ]
+    tokenizer = Tokenizer.learn(
+        (side for pair in examples for side in pair), TokenizerConfig(vocab_size=400)
+    )
+    batches = ByLength(
+        prepare(tmp_path, examples, pair_encoding(tokenizer, tokenizer)), pair_batch, 200, 0
+    )
     for batch in batches.fixed():
         for row, example in enumerate(batch.indices.tolist()):
-            assert tokenizer.decode(batch.source[row, batch.source_mask[row]].tolist()[:-1]) == examples[example].source
-            assert tokenizer.decode(batch.target_out[row, batch.counts[row]].tolist()[:-1]) == examples[example].target
+            assert (
+                tokenizer.decode(batch.source[row, batch.source_mask[row]].tolist()[:-1])
+                == examples[example].source
+            )
+            assert (
+                tokenizer.decode(batch.target_out[row, batch.counts[row]].tolist()[:-1])
+                == examples[example].target
+            )
 
 
 def test_words_cut_anew_are_the_same_text_in_other_tokens_and_repeat_with_their_place(tmp_path):
-    examples = [Pair(f"Der Hund sieht {n} Katzen. 🐈", f"The dog sees {n} cats. 🐈") for n in range(40)]
-    tokenizer = Tokenizer.learn((side for pair in examples for side in pair), TokenizerConfig(vocab_size=400))
-    whole = ByLength(prepare(tmp_path, examples, pair_encoding(tokenizer, tokenizer)), pair_batch, 200, 0)
+    examples = [
+        Pair(f"Der Hund sieht {n} Katzen. 🐈", f"The dog sees {n} cats. 🐈") for n in range(40)
+    ]
+    tokenizer = Tokenizer.learn(
+        (side for pair in examples for side in pair), TokenizerConfig(vocab_size=400)
+    )
+    whole = ByLength(
+        prepare(tmp_path, examples, pair_encoding(tokenizer, tokenizer)), pair_batch, 200, 0
+    )
     recut = Recut(whole, (tokenizer, tokenizer), dropout=0.5, seed=0)
     assert len(recut) == len(whole)
     for place in range(2 * len(recut)):
@@ -249,6 +315,12 @@ def test_words_cut_anew_are_the_same_text_in_other_tokens_and_repeat_with_their_
         assert equal(batch, recut.batch(place))
         assert batch.n_tokens > whole.batch(place).n_tokens
         for row, example in enumerate(batch.indices.tolist()):
-            assert tokenizer.decode(batch.source[row, batch.source_mask[row]].tolist()[:-1]) == examples[example].source
-            assert tokenizer.decode(batch.target_out[row, batch.counts[row]].tolist()[:-1]) == examples[example].target
+            assert (
+                tokenizer.decode(batch.source[row, batch.source_mask[row]].tolist()[:-1])
+                == examples[example].source
+            )
+            assert (
+                tokenizer.decode(batch.target_out[row, batch.counts[row]].tolist()[:-1])
+                == examples[example].target
+            )
     assert all(equal(one, other) for one, other in zip(recut.fixed(), whole.fixed(), strict=True))

@@ -21,7 +21,10 @@ class Corpus:
         self.random = random.Random(seed)
         syllables = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
         words = {self.word(syllables) for _ in range(600)}
-        self.lexicon = {word: self.word(syllables) + self.random.choice(["", "en", "er"]) for word in sorted(words)}
+        self.lexicon = {
+            word: self.word(syllables) + self.random.choice(["", "en", "er"])
+            for word in sorted(words)
+        }
         self.words = list(self.lexicon)
         self.pairs = {}
 
@@ -57,7 +60,10 @@ def write(folder, name, pairs):
     paths = [folder / f"{name}.xx", folder / f"{name}.yy"]
     for side, path in enumerate(paths):
         path.write_bytes(
-            b"".join(text if isinstance(text, bytes) else text.encode() + b"\n" for text in (p[side] for p in pairs))
+            b"".join(
+                text if isinstance(text, bytes) else text.encode() + b"\n"
+                for text in (p[side] for p in pairs)
+            )
         )
     return paths
 
@@ -81,14 +87,19 @@ def sick(tmp_path_factory, corpus):
     train, test = corpus
     pairs = list(train)
     pairs[6_000:6_060] = zip(
-        [s for s, _ in pairs[6_000:6_060]], [t for _, t in pairs[6_001:6_060]] + [pairs[6_000][1]], strict=True
+        [s for s, _ in pairs[6_000:6_060]],
+        [t for _, t in pairs[6_001:6_060]] + [pairs[6_000][1]],
+        strict=True,
     )
     for n in range(N_PAIRS // 100):
         pairs[9_000 + n] = pairs[n]
     for n in range(20):
         pairs[1_000 + 10 * n] = (test[n][0].upper(), test[n][1].replace(" ", "  "))
     for n in range(5):
-        pairs[2_000 + 10 * n] = (pairs[2_000 + 10 * n][0], b"b\xe4d " + pairs[2_000 + 10 * n][1].encode() + b"\n")
+        pairs[2_000 + 10 * n] = (
+            pairs[2_000 + 10 * n][0],
+            b"b\xe4d " + pairs[2_000 + 10 * n][1].encode() + b"\n",
+        )
     for n in range(10):
         pairs[3_000 + 10 * n] = (pairs[3_000 + 10 * n][0],) * 2
         pairs[4_000 + 10 * n] = (" ".join([pairs[4_000 + 10 * n][0]] * 6), pairs[4_000 + 10 * n][1])
@@ -122,7 +133,9 @@ def test_fixed_files_are_clean_and_the_originals_untouched(sick, tmp_path):
     assert again.findings == ()
     assert again.examples == fixed.kept == N_PAIRS - sum(fixed.left_out.values())
     assert [path.read_bytes() for path in train] == before
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["train.xx", "train.yy"], "no strays"
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["train.xx", "train.yy"], (
+        "no strays"
+    )
     with pytest.raises(DataError, match="exists already"):
         fix(diagnosis, train[0].parent)
     with pytest.raises(DataError, match="exists already"):
@@ -147,7 +160,10 @@ def test_files_of_unequal_length_are_examined_but_not_fixed(tmp_path, corpus):
     paths[1].write_bytes(b"".join(lines[:200] + lines[202:]))
     diagnosis = examine(paths)
     found = by_name(diagnosis)
-    assert (found["lines without a partner"].count, found["lines without a partner"].line) == (2, 499)
+    assert (found["lines without a partner"].count, found["lines without a partner"].line) == (
+        2,
+        499,
+    )
     assert abs(found["misaligned lines"].line - 201) <= 10
     with pytest.raises(DataError, match="unequal"):
         fix(diagnosis, tmp_path / "out")
@@ -179,7 +195,9 @@ def test_small_faults_of_a_table_are_found_and_fixed_in_the_same_format(tmp_path
 def test_labels_that_contradict_each_other_are_found(tmp_path):
     path = tmp_path / "labels.tsv"
     path.write_text(
-        "".join(f"{'good' if n % 2 else 'bad'}\tthe film number {n} was shown\n" for n in range(100))
+        "".join(
+            f"{'good' if n % 2 else 'bad'}\tthe film number {n} was shown\n" for n in range(100)
+        )
         + "bad\tThe film number 1 was shown\n"
     )
     diagnosis = examine([path])
@@ -192,9 +210,14 @@ def test_labels_that_contradict_each_other_are_found(tmp_path):
 
 def test_csv_and_jsonl_keep_their_header_and_records(tmp_path):
     table, lines = tmp_path / "t.csv", tmp_path / "t.jsonl"
-    table.write_text('source,target\n"a ""quoted"" text","ein\nText"\nsame text here,same text here\n')
+    table.write_text(
+        'source,target\n"a ""quoted"" text","ein\nText"\nsame text here,same text here\n'
+    )
     lines.write_text(
-        "".join(json.dumps({"src": s, "tgt": t, "id": 1}) + "\n" for s, t in (("one day", "ein Tag"), ("", "leer")))
+        "".join(
+            json.dumps({"src": s, "tgt": t, "id": 1}) + "\n"
+            for s, t in (("one day", "ein Tag"), ("", "leer"))
+        )
     )
     for path in (table, lines):
         fix(examine([path]), tmp_path / "out")
@@ -207,7 +230,9 @@ def test_empty_lines_of_running_text_are_no_fault(tmp_path):
     path = tmp_path / "book.txt"
     path.write_text("A first paragraph.\n\nA second one.\n\n")
     diagnosis = examine([path])
-    assert [(finding.name, finding.severity) for finding in diagnosis.findings] == [("empty lines", "note")]
+    assert [(finding.name, finding.severity) for finding in diagnosis.findings] == [
+        ("empty lines", "note")
+    ]
     fix(diagnosis, tmp_path / "out")
     assert (tmp_path / "out" / "book.txt").read_text() == path.read_text()
 
@@ -215,7 +240,9 @@ def test_empty_lines_of_running_text_are_no_fault(tmp_path):
 def test_a_diagnosis_is_json_for_programs(sick):
     values = json.loads(json.dumps(sick[2].as_dict()))
     assert values["examples"] == N_PAIRS
-    assert {"name", "severity", "count", "path", "line", "example", "advice"} == set(values["findings"][0])
+    assert {"name", "severity", "count", "path", "line", "example", "advice"} == set(
+        values["findings"][0]
+    )
 
 
 def test_progress_reaches_the_end(tmp_path, corpus):
@@ -236,5 +263,9 @@ def test_empty_files_are_refused(tmp_path):
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data are not here")
 def test_real_corpora_raise_no_false_alarm_of_misalignment():
     captions = [SHARED / "multi30k" / f"val.{language}.gz" for language in ("en", "de")]
-    for paths in (captions, [SHARED / "tatoeba" / "val.en-fr.tsv.gz"], [SHARED / "tatoeba" / "val.en-de.tsv.gz"]):
+    for paths in (
+        captions,
+        [SHARED / "tatoeba" / "val.en-fr.tsv.gz"],
+        [SHARED / "tatoeba" / "val.en-de.tsv.gz"],
+    ):
         assert "misaligned lines" not in by_name(examine(paths))

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearhead.data.examples import Conversation, Labelled, Pair, conversations, labelled, pairs, running_text
+from clearhead.data.examples import (
+    Conversation,
+    Labelled,
+    Pair,
+    conversations,
+    labelled,
+    pairs,
+    running_text,
+)
 from clearhead.errors import DataError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -36,13 +44,19 @@ def test_every_format_holds_the_same_pairs(tmp_path, packed):
     write(tmp_path / f"t.en{packed}", "".join(f"{row.source}\n" for row in ROWS))
     write(tmp_path / f"t.de{packed}", "".join(f"{row.target}\n" for row in ROWS))
     write(tmp_path / f"t.tsv{packed}", "".join(f"{a}\t{b}\n" for a, b in ROWS))
-    quoted = "".join('"{}","{}"\r\n'.format(*(cell.replace('"', '""') for cell in row)) for row in ROWS)
+    quoted = "".join(
+        '"{}","{}"\r\n'.format(*(cell.replace('"', '""') for cell in row)) for row in ROWS
+    )
     write(tmp_path / f"t.csv{packed}", quoted)
     write(tmp_path / f"named.csv{packed}", "id,target,source\n" + "".join(
         '1,"{}","{}"\n'.format(*(cell.replace('"', '""') for cell in row[::-1])) for row in ROWS))  # fmt: skip
-    write(tmp_path / f"t.jsonl{packed}", "".join(json.dumps({"src": a, "tgt": b}) + "\n" for a, b in ROWS))
     write(
-        tmp_path / f"hf.jsonl{packed}", "".join(json.dumps({"translation": {"en": a, "de": b}}) + "\n" for a, b in ROWS)
+        tmp_path / f"t.jsonl{packed}",
+        "".join(json.dumps({"src": a, "tgt": b}) + "\n" for a, b in ROWS),
+    )
+    write(
+        tmp_path / f"hf.jsonl{packed}",
+        "".join(json.dumps({"translation": {"en": a, "de": b}}) + "\n" for a, b in ROWS),
     )
     for names in (["t.en", "t.de"], ["t.tsv"], ["t.csv"], ["named.csv"], ["t.jsonl"], ["hf.jsonl"]):
         source = pairs(*(tmp_path / f"{name}{packed}" for name in names))
@@ -62,7 +76,10 @@ def test_several_parallel_files_go_by_their_endings(tmp_path):
 def test_unequal_files_are_refused_with_both_counts_and_a_hint(tmp_path):
     lengths = [3 + 7 * n % 40 for n in range(500)]
     write(tmp_path / "t.en", "".join("x" * n + "\n" for n in lengths))
-    write(tmp_path / "t.de", "".join("y" * n + ("\n" if row != 200 else "\u2028") for row, n in enumerate(lengths)))
+    write(
+        tmp_path / "t.de",
+        "".join("y" * n + ("\n" if row != 200 else "\u2028") for row, n in enumerate(lengths)),
+    )
     told = refusal(pairs(tmp_path / "t.en", tmp_path / "t.de"))
     assert "has 500 lines" in told
     assert "499" in told
@@ -83,22 +100,33 @@ def test_bad_csv_and_json_are_refused_with_their_line(tmp_path):
     assert f"{path}:2: not CSV" in refusal(pairs(write(path, 'a,b\nc,"d"x\n')))
     path = write(tmp_path / "t.jsonl", '{"source":"a","target":"b"}\n{"source":"a"}\n')
     assert f"{path}:2: no field target" in refusal(pairs(path))
-    for line in ("[1]", "{", '{"source":1,"target":"b"}', '{"source":"\\ud800","target":"b"}', "[" * 100_000):
-        assert f"{path}:2:" in refusal(pairs(write(path, '{"source":"a","target":"b"}\n' + line + "\n")))
+    for line in (
+        "[1]",
+        "{",
+        '{"source":1,"target":"b"}',
+        '{"source":"\\ud800","target":"b"}',
+        "[" * 100_000,
+    ):
+        assert f"{path}:2:" in refusal(
+            pairs(write(path, '{"source":"a","target":"b"}\n' + line + "\n"))
+        )
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.tuples(
-            st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\r\ufeff")), st.text('ab",\n')
+            st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\r\ufeff")),
+            st.text('ab",\n'),
         )
     )
 )
 def test_csv_keeps_quotes_commas_and_newlines_in_fields(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows([("source", "target"), *rows])
+        csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(
+            [("source", "target"), *rows]
+        )
     if rows:
         assert list(pairs(path)) == rows
     else:
@@ -161,10 +189,17 @@ def test_no_examples_at_all_is_an_error(tmp_path):
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data are not here")
 def test_real_files_open_without_options():
     for path in sorted((SHARED / "classification").glob("*.gz")):
-        assert all(example.labels and example.text for example in itertools.islice(labelled(path), 500)), path
-    assert any(len(example.labels) > 1 for example in labelled(SHARED / "classification" / "goemotions.val.tsv.gz"))
+        assert all(
+            example.labels and example.text for example in itertools.islice(labelled(path), 500)
+        ), path
+    assert any(
+        len(example.labels) > 1
+        for example in labelled(SHARED / "classification" / "goemotions.val.tsv.gz")
+    )
     for path in sorted((SHARED / "dialogue").glob("*.gz")):
-        assert all(len(example.turns) >= 2 for example in itertools.islice(conversations(path), 200)), path
+        assert all(
+            len(example.turns) >= 2 for example in itertools.islice(conversations(path), 200)
+        ), path
     for path in sorted(SHARED.glob("*/[tv]*.en-??.tsv.gz")):
         assert all(len(pair) == 2 for pair in itertools.islice(pairs(path), 200)), path
     captions = SHARED / "multi30k"

@@ -39,16 +39,21 @@ def test_a_file_has_as_many_lines_as_wc_counts(
     assert len(found) == data.count(b"\n") + is_unended
     expected = data.split(b"\n")[: len(found)]
     assert found == [
-        line.decode().removeprefix("\ufeff" if n == 0 else "\n").removesuffix("\r") for n, line in enumerate(expected)
+        line.decode().removeprefix("\ufeff" if n == 0 else "\n").removesuffix("\r")
+        for n, line in enumerate(expected)
     ]
     assert list(source) == found, "a second pass finds the same"
     if found:
-        assert source.notes[str(path)].carriage_returns == sum(line.endswith(b"\r") for line in expected)
+        assert source.notes[str(path)].carriage_returns == sum(
+            line.endswith(b"\r") for line in expected
+        )
         assert source.notes[str(path)].byte_order_mark == data.startswith(b"\xef\xbb\xbf")
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.binary(max_size=12).filter(lambda line: b"\n" not in line), min_size=1, max_size=8))
+@given(
+    st.lists(st.binary(max_size=12).filter(lambda line: b"\n" not in line), min_size=1, max_size=8)
+)
 def test_no_line_is_lost_however_broken_its_bytes(tmp_path_factory, lines):
     assume(not lines[0].startswith(GZIP_MAGIC))
     path = tmp_path_factory.mktemp("lines") / "file"
@@ -80,11 +85,23 @@ def test_replaced_lines_are_counted(tmp_path):
 
 def test_a_folder_is_its_files_in_order_and_each_file_begins_a_line(tmp_path):
     (tmp_path / "sub").mkdir()
-    for name, text in {"b.txt": "3\n", "a.txt": "1\n2", ".hidden": "no\n", "sub/c.txt": "4"}.items():
+    for name, text in {
+        "b.txt": "3\n",
+        "a.txt": "1\n2",
+        ".hidden": "no\n",
+        "sub/c.txt": "4",
+    }.items():
         (tmp_path / name).write_text(text)
     assert list(Lines(tmp_path)) == ["1", "2", "3", "4"]
-    places = [(Path(block.path).name, block.first, block.lines) for block in Lines(tmp_path).blocks()]
-    assert places == [("a.txt", 1, ["1"]), ("a.txt", 2, ["2"]), ("b.txt", 1, ["3"]), ("c.txt", 1, ["4"])]
+    places = [
+        (Path(block.path).name, block.first, block.lines) for block in Lines(tmp_path).blocks()
+    ]
+    assert places == [
+        ("a.txt", 1, ["1"]),
+        ("a.txt", 2, ["2"]),
+        ("b.txt", 1, ["3"]),
+        ("c.txt", 1, ["4"]),
+    ]
 
 
 def test_stdin_is_read_once_and_no_more(monkeypatch):
@@ -98,7 +115,11 @@ def test_stdin_is_read_once_and_no_more(monkeypatch):
 
 def test_unreadable_files_are_told_plainly(tmp_path):
     packed = gzip.compress(b"some text\n" * 5_000)
-    files = {"cut.gz": packed[:-20], "torn.gz": packed[:20] + b"\0" * 40 + packed[60:], "plain.gz": b"text\n"}
+    files = {
+        "cut.gz": packed[:-20],
+        "torn.gz": packed[:20] + b"\0" * 40 + packed[60:],
+        "plain.gz": b"text\n",
+    }
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     (tmp_path / "empty").mkdir()

@@ -44,7 +44,10 @@ print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
 
 def peak(n_pairs, cache):
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(n_pairs), str(cache)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", PROGRAM, str(n_pairs), str(cache)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return json.loads(done.stdout)
 

@@ -30,7 +30,12 @@ class Numbers:
 def windows(tmp_path_factory):
     random = np.random.default_rng(0)
     lines = [" ".join(map(str, random.integers(FIRST, SIZE, 20))) for _ in range(2_000)]
-    return Windows(prepare(tmp_path_factory.mktemp("cache"), lines, text_encoding(Numbers())), 64, 8_192, seed=3)
+    return Windows(
+        prepare(tmp_path_factory.mktemp("cache"), lines, text_encoding(Numbers())),
+        64,
+        8_192,
+        seed=3,
+    )
 
 
 def test_fifteen_of_a_hundred_words_are_hidden_and_shown_80_10_10(windows):

@@ -63,7 +63,9 @@ def test_keys_differ_in_every_part_and_in_their_order():
 
 
 @laws
-@given(pairs=st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)), min_size=1, max_size=50))
+@given(
+    pairs=st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)), min_size=1, max_size=50)
+)
 def test_no_example_is_longer_than_its_cell_says_and_none_much_shorter(pairs):
     first, second = np.array(pairs).T
     cell = cells(first, second)

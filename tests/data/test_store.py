@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearhead.data.encoding import BOT, END, USER, conversation_encoding, label_encoding, pair_encoding, text_encoding
+from clearhead.data.encoding import (
+    BOT,
+    END,
+    USER,
+    conversation_encoding,
+    label_encoding,
+    pair_encoding,
+    text_encoding,
+)
 from clearhead.data.examples import Conversation, Labelled, Pair
 from clearhead.data.order import cells
 from clearhead.data.prepare import CHUNK, STALE, prepare
@@ -50,7 +58,9 @@ def encoding(letters):
 
 
 @settings(max_examples=40, deadline=None)
-@given(pairs=st.lists(st.builds(Pair, texts, texts), min_size=1, max_size=30), limit=st.integers(1, 12))
+@given(
+    pairs=st.lists(st.builds(Pair, texts, texts), min_size=1, max_size=30), limit=st.integers(1, 12)
+)
 def test_every_example_is_kept_in_order_or_counted_as_left_out(tmp_path_factory, pairs, limit):
     kept = [n for n, pair in enumerate(pairs) if all(pair) and max(map(len, pair)) <= limit]
     encoding = pair_encoding(Letters(), Letters())
@@ -59,7 +69,9 @@ def test_every_example_is_kept_in_order_or_counted_as_left_out(tmp_path_factory,
             prepare(tmp_path_factory.mktemp("cache"), pairs, encoding, limit)
         return
     store = prepare(tmp_path_factory.mktemp("cache"), pairs, encoding, limit)
-    assert [rows(store, side) for side in (0, 1)] == [[pairs[n][side] for n in kept] for side in (0, 1)]
+    assert [rows(store, side) for side in (0, 1)] == [
+        [pairs[n][side] for n in kept] for side in (0, 1)
+    ]
     assert store.empty == sum(not all(pair) for pair in pairs)
     assert store.too_long == len(pairs) - len(kept) - store.empty
     assert store.origin(np.arange(len(store))).tolist() == kept
@@ -107,7 +119,9 @@ def test_a_damaged_store_is_built_anew(tmp_path, letters, encoding, name, damage
     if damage == "remove":
         path.unlink()
     again = prepare(tmp_path, PAIRS, encoding)
-    assert [rows(again, side) for side in (0, 1)] == [[pair[side] for pair in PAIRS] for side in (0, 1)]
+    assert [rows(again, side) for side in (0, 1)] == [
+        [pair[side] for pair in PAIRS] for side in (0, 1)
+    ]
     assert letters.n_texts == 4 * len(PAIRS)
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -150,7 +164,9 @@ def test_several_at_once_do_each_other_no_harm(tmp_path, encoding):
 
 def test_progress_tells_the_examples_done_and_their_number_once_known(tmp_path, encoding):
     told = []
-    prepare(tmp_path, (PAIRS * CHUNK)[: CHUNK + 1], encoding, progress=lambda *both: told.append(both))
+    prepare(
+        tmp_path, (PAIRS * CHUNK)[: CHUNK + 1], encoding, progress=lambda *both: told.append(both)
+    )
     assert told == [(done, total) for total in (None, CHUNK + 1) for done in (CHUNK, CHUNK + 1)]
 
 
@@ -190,7 +206,9 @@ def test_labels_become_numbers_and_unknown_ones_are_refused(tmp_path, letters):
 
 
 def test_of_a_conversation_only_what_the_bot_says_counts(tmp_path, letters):
-    store = prepare(tmp_path, [Conversation(("hi", "yo", "so", "ok"))], conversation_encoding(letters))
+    store = prepare(
+        tmp_path, [Conversation(("hi", "yo", "so", "ok"))], conversation_encoding(letters)
+    )
     ids, counts = (store.rows(side, np.array([0]))[0] for side in (0, 1))
     assert ids[counts > 0].tolist() == [*b"yo", END, *b"ok"]
     assert ids.tolist() == [USER, *b"hi", BOT, *b"yo", END, USER, *b"so", BOT, *b"ok"]

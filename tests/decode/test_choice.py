@@ -35,7 +35,9 @@ def test_a_run_of_tokens_is_blocked_where_it_would_come_again(text, n):
 
     blocked = repeats(torch.tensor([[[-1, -1, *text]]]), n, 4)[0, 0]
     for token in range(4):
-        assert blocked[token] == (runs([*text, token])[-1:] != [] and runs([*text, token])[-1] in runs(text))
+        assert blocked[token] == (
+            runs([*text, token])[-1:] != [] and runs([*text, token])[-1] in runs(text)
+        )
 
 
 @given(st.lists(st.lists(st.integers(0, 5), min_size=3, max_size=3), min_size=1, max_size=4))
@@ -44,7 +46,12 @@ def test_tokens_that_a_text_holds_are_marked(rows):
     assert [set(row.nonzero().flatten().tolist()) for row in marks] == [set(row) for row in rows]
 
 
-@given(seeds, sources, st.integers(1, 3), st.sampled_from([{"beam": 1}, {"beam": 4}, {"temperature": 1.0}]))
+@given(
+    seeds,
+    sources,
+    st.integers(1, 3),
+    st.sampled_from([{"beam": 1}, {"beam": 4}, {"temperature": 1.0}]),
+)
 @few
 def test_no_run_of_tokens_comes_twice_when_none_may(build, options, seed, sources, n, how):
     wanted = options(no_repeat_ngram=n, max_length=9, **how)
@@ -53,7 +60,12 @@ def test_no_run_of_tokens_comes_twice_when_none_may(build, options, seed, source
         assert len(set(runs)) == len(runs)
 
 
-@given(seeds, sources, st.integers(0, 6), st.sampled_from([{"beam": 1}, {"beam": 4}, {"temperature": 1.0}]))
+@given(
+    seeds,
+    sources,
+    st.integers(0, 6),
+    st.sampled_from([{"beam": 1}, {"beam": 4}, {"temperature": 1.0}]),
+)
 @few
 def test_no_output_ends_before_its_minimum_length(build, options, seed, sources, n, how):
     for (output,) in decode(build(seed), sources, options(min_length=n, **how)):
@@ -69,9 +81,13 @@ def test_a_rule_that_leaves_nothing_to_choose_cuts_the_output_off(build, options
 
 @given(seeds, sources)
 @few
-def test_a_repetition_penalty_makes_repetition_rarer_and_reports_plain_log_probs(build, options, seed, sources):
+def test_a_repetition_penalty_makes_repetition_rarer_and_reports_plain_log_probs(
+    build, options, seed, sources
+):
     def repeated(penalty):
-        found = decode(build(seed), sources, options(beam=1, repetition_penalty=penalty, min_length=6))
+        found = decode(
+            build(seed), sources, options(beam=1, repetition_penalty=penalty, min_length=6)
+        )
         return sum(len(output.ids) - len(set(output.ids)) for (output,) in found)
 
     assert repeated(50.0) <= repeated(1.0)
@@ -80,7 +96,9 @@ def test_a_repetition_penalty_makes_repetition_rarer_and_reports_plain_log_probs
 def test_blocked_tokens_are_never_chosen(build, options):
     for seed in range(5):
         for how in ({"beam": 1}, {"beam": 4, "n_best": 4}, {"temperature": 3.0, "n_best": 9}):
-            (outputs,) = decode(build(seed), [[4, 5, 6]], options(**how), blocked=(0, 1, 3, 5, 6, 99))
+            (outputs,) = decode(
+                build(seed), [[4, 5, 6]], options(**how), blocked=(0, 1, 3, 5, 6, 99)
+            )
             assert {token for output in outputs for token in output.ids} <= {4, 7}
 
 
@@ -89,29 +107,48 @@ def test_blocked_tokens_are_never_chosen(build, options):
 def test_the_same_seed_draws_the_same_and_another_draws_differently(build, options, seed, sources):
     wanted = options(temperature=2.0, n_best=4, max_length=12, min_length=12, seed=seed)
     assert decode(build(seed), sources, wanted) == decode(build(seed), sources, wanted)
-    assert decode(build(seed), sources, wanted) != decode(build(seed), sources, wanted.but(seed=seed + 1))
+    assert decode(build(seed), sources, wanted) != decode(
+        build(seed), sources, wanted.but(seed=seed + 1)
+    )
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
 def test_tokens_are_drawn_as_often_as_the_model_says(build, options, temperature):
     """Chi-squared with four degrees of freedom stays below 23.5 in 9,999 of 10,000 cases."""
     model, n_draws = build(4), 1000
-    (outputs,) = decode(model, [[4, 5]], options(temperature=temperature, n_best=n_draws, max_length=1, batch_size=500))
+    (outputs,) = decode(
+        model,
+        [[4, 5]],
+        options(temperature=temperature, n_best=n_draws, max_length=1, batch_size=500),
+    )
     found = Counter(output.ids or (2,) for output in outputs)
     tokens = [(token,) for token in (2, 4, 5, 6, 7)]
-    logits = torch.tensor([each.log_prob for each in score(model, [([4, 5], token) for token in tokens], ended=False)])
+    logits = torch.tensor(
+        [each.log_prob for each in score(model, [([4, 5], token) for token in tokens], ended=False)]
+    )
     expected = (logits / temperature).softmax(0) * n_draws
-    assert sum((found[token] - e) ** 2 / e for token, e in zip(tokens, expected.tolist(), strict=True)) < 23.5
+    assert (
+        sum((found[token] - e) ** 2 / e for token, e in zip(tokens, expected.tolist(), strict=True))
+        < 23.5
+    )
 
 
 @given(seeds, st.integers(0, 12), st.floats(0.05, 1.0), st.floats(0.0, 1.0))
 def test_random_choice_keeps_the_sets_it_should(options, seed, top_k, top_p, min_p):
-    scores = torch.randn(2, 1, 10, generator=torch.Generator().manual_seed(seed)).sort(descending=True).values.double()
+    scores = (
+        torch.randn(2, 1, 10, generator=torch.Generator().manual_seed(seed))
+        .sort(descending=True)
+        .values.double()
+    )
     found = kept(scores, options(temperature=1.0, top_k=top_k, top_p=top_p, min_p=min_p))
     for row, probs in zip(scores[:, 0].softmax(-1).tolist(), found[:, 0].tolist(), strict=True):
-        allowed = [p for rank, p in enumerate(row) if p >= min_p * row[0] and (rank < top_k or not top_k)]
+        allowed = [
+            p for rank, p in enumerate(row) if p >= min_p * row[0] and (rank < top_k or not top_k)
+        ]
         before = [sum(allowed[:rank]) for rank in range(len(allowed))]
-        allowed = [p for p, b in zip(allowed, before, strict=True) if b < top_p * sum(allowed) - 1e-12]
+        allowed = [
+            p for p, b in zip(allowed, before, strict=True) if b < top_p * sum(allowed) - 1e-12
+        ]
         assert [p for p in probs if p] == pytest.approx(allowed)
         assert probs[0] > 0
 

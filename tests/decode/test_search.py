@@ -46,19 +46,29 @@ SEARCHES = [
 
 @given(seeds, families, sources, st.sampled_from(SEARCHES), st.integers(1, 6))
 @few
-def test_a_sentence_comes_out_the_same_alone_and_in_any_batch(build, options, seed, family, sources, search, size):
+def test_a_sentence_comes_out_the_same_alone_and_in_any_batch(
+    build, options, seed, family, sources, search, size
+):
     model, wanted = build(seed, family=family), options(**search)
     together = decode(model, sources, wanted.but(batch_size=size, max_length=None, max_extra=3))
     if not wanted.temperature:
-        alone = [decode(model, [source], wanted.but(max_length=None, max_extra=3))[0] for source in sources]
+        alone = [
+            decode(model, [source], wanted.but(max_length=None, max_extra=3))[0]
+            for source in sources
+        ]
         same(together, alone)
     same(together, decode(model, sources, wanted.but(batch_size=1, max_length=None, max_extra=3)))
 
 
 @given(seeds, families, sources, st.sampled_from(SEARCHES), st.integers(2, 6))
 @few
-def test_sentences_that_come_in_late_come_out_the_same(build, options, seed, family, sources, search, size):
-    model, wanted = build(seed, family=family), options(max_length=None, max_extra=3, batch_size=1, **search)
+def test_sentences_that_come_in_late_come_out_the_same(
+    build, options, seed, family, sources, search, size
+):
+    model, wanted = (
+        build(seed, family=family),
+        options(max_length=None, max_extra=3, batch_size=1, **search),
+    )
     with patch.object(batches, "PATIENCE", -100):
         joined = decode(model, sources * 2, wanted.but(batch_size=size))
     same(joined, decode(model, sources * 2, wanted))
@@ -68,7 +78,11 @@ def test_sentences_that_come_in_late_come_out_the_same(build, options, seed, fam
 def test_a_batch_that_goes_on_forgets_those_that_have_left(build, options, beam):
     """Always two at a time, one of which is much longer, so that the next comes in beside the last."""
     texts = [[4, 5, 6, 7] * n for n in (4, 3, 2, 2, 1, 1)]
-    wanted, forgotten, forget = options(beam=beam, max_length=None, max_extra=2, min_length=99), [], Tree.forget
+    wanted, forgotten, forget = (
+        options(beam=beam, max_length=None, max_extra=2, min_length=99),
+        [],
+        Tree.forget,
+    )
 
     def counted(tree):
         forgotten.append(forget(tree))
@@ -85,16 +99,26 @@ def test_a_batch_that_goes_on_forgets_those_that_have_left(build, options, beam)
 def test_the_order_of_sentences_does_not_matter(build, options, seed, family, data):
     model, given_order = build(seed, family=family), data.draw(sources)
     places = data.draw(st.permutations(range(len(given_order))))
-    shuffled = decode(model, [given_order[place] for place in places], options(beam=3, batch_size=2))
-    same(shuffled, [decode(model, given_order, options(beam=3, batch_size=3))[place] for place in places])
+    shuffled = decode(
+        model, [given_order[place] for place in places], options(beam=3, batch_size=2)
+    )
+    same(
+        shuffled,
+        [decode(model, given_order, options(beam=3, batch_size=3))[place] for place in places],
+    )
 
 
 @given(seeds, families, sources, st.sampled_from(SEARCHES))
 @few
-def test_cached_decoding_equals_decoding_from_scratch(build, options, seed, family, sources, search):
+def test_cached_decoding_equals_decoding_from_scratch(
+    build, options, seed, family, sources, search
+):
     """A tap that lets everything pass goes through the whole sequence at every step, without a cache."""
     model = build(seed, family=family)
-    same(decode(model, sources, options(**search)), decode(model, sources, options(**search), tap=Tap()))
+    same(
+        decode(model, sources, options(**search)),
+        decode(model, sources, options(**search), tap=Tap()),
+    )
 
 
 @given(seeds, families, sources)
@@ -102,7 +126,9 @@ def test_cached_decoding_equals_decoding_from_scratch(build, options, seed, fami
 def test_a_beam_of_one_is_greedy(build, options, seed, family, sources):
     """A record is only kept by beam search, so it makes sure that beams are searched."""
     model = build(seed, family=family)
-    same(decode(model, sources, options(beam=1), record={}), decode(model, sources, options(beam=1)))
+    same(
+        decode(model, sources, options(beam=1), record={}), decode(model, sources, options(beam=1))
+    )
 
 
 @given(seeds, families, st.lists(st.integers(4, 7), min_size=1, max_size=5))
@@ -123,23 +149,39 @@ def test_greedy_takes_the_likeliest_token_at_every_step(build, options, seed, fa
 def every_output(model, source, limit, wanted):
     """All outputs that end within the limit, best first."""
     texts = [text for n in range(wanted.min_length, limit) for text in product(WRITABLE, repeat=n)]
-    return sorted(score(model, [(source, text) for text in texts], wanted), key=lambda each: -each.score)
+    return sorted(
+        score(model, [(source, text) for text in texts], wanted), key=lambda each: -each.score
+    )
 
 
-PENALTIES = [{}, {"length_penalty": 0.0}, {"length_penalty": 2.0}, {"length_penalty": -1.0}, {"penalty": "average"}]
+PENALTIES = [
+    {},
+    {"length_penalty": 0.0},
+    {"length_penalty": 2.0},
+    {"length_penalty": -1.0},
+    {"penalty": "average"},
+]
 
 
-@given(seeds, families, st.lists(st.integers(4, 7), min_size=1, max_size=4), st.sampled_from(PENALTIES))
+@given(
+    seeds, families, st.lists(st.integers(4, 7), min_size=1, max_size=4), st.sampled_from(PENALTIES)
+)
 @few
-def test_a_beam_as_wide_as_the_space_equals_brute_force(build, options, seed, family, source, penalty):
+def test_a_beam_as_wide_as_the_space_equals_brute_force(
+    build, options, seed, family, source, penalty
+):
     model, limit = build(seed, family=family), 4
     for changes in ({}, {"min_length": 2}):
         wanted = options(beam=400, n_best=5, max_length=limit, **penalty, **changes)
         same(decode(model, [source], wanted), [every_output(model, source, limit, wanted)[:5]])
 
 
-@given(st.sampled_from(PENALTIES), st.floats(-50, 0), st.floats(-50, 0), st.integers(1, 30), st.data())
-def test_no_continuation_scores_better_than_its_best_case(options, penalty, total, more, length, data):
+@given(
+    st.sampled_from(PENALTIES), st.floats(-50, 0), st.floats(-50, 0), st.integers(1, 30), st.data()
+)
+def test_no_continuation_scores_better_than_its_best_case(
+    options, penalty, total, more, length, data
+):
     limit = data.draw(st.integers(length + 1, 60))
     end, ranking = data.draw(st.integers(length + 1, limit)), Ranking(options(**penalty))
     assert ranking.score(total + more, end) <= ranking.best_case(total, length, limit) + 1e-12
@@ -150,7 +192,11 @@ def test_the_search_stops_early_and_still_finds_what_it_would_have_found(build, 
     """Without the stop rule every search goes on to its longest output."""
     n_stopped = 0
     for seed in range(2, 5):
-        wanted, record, whole = options(beam=3, n_best=1 + seed % 2, max_length=14, **penalty), {}, {}
+        wanted, record, whole = (
+            options(beam=3, n_best=1 + seed % 2, max_length=14, **penalty),
+            {},
+            {},
+        )
         found = decode(build(seed), [[4, 5, 6], [7]], wanted, record=record)
         with patch.object(Ranking, "best_case", lambda *_: math.inf):
             same(found, decode(build(seed), [[4, 5, 6], [7]], wanted, record=whole))
@@ -160,8 +206,12 @@ def test_the_search_stops_early_and_still_finds_what_it_would_have_found(build, 
 
 @given(seeds, families, sources, st.sampled_from(PENALTIES))
 @few
-def test_outputs_are_sorted_distinct_and_as_long_as_allowed(build, options, seed, family, sources, penalty):
-    for outputs in decode(build(seed, family=family), sources, options(beam=5, n_best=5, **penalty)):
+def test_outputs_are_sorted_distinct_and_as_long_as_allowed(
+    build, options, seed, family, sources, penalty
+):
+    for outputs in decode(
+        build(seed, family=family), sources, options(beam=5, n_best=5, **penalty)
+    ):
         assert outputs == sorted(outputs, key=lambda each: (not each.finished, -each.score))
         assert len({(each.ids, each.finished) for each in outputs}) == len(outputs) > 0
         for each in outputs:
@@ -172,7 +222,9 @@ def test_outputs_are_sorted_distinct_and_as_long_as_allowed(build, options, seed
 
 @given(seeds, families, sources, st.sampled_from(SEARCHES))
 @few
-def test_reported_scores_are_those_of_forced_decoding(build, options, seed, family, sources, search):
+def test_reported_scores_are_those_of_forced_decoding(
+    build, options, seed, family, sources, search
+):
     model, wanted = build(seed, family=family), options(**search)
     for source, outputs in zip(sources, decode(model, sources, wanted), strict=True):
         for each in outputs:
@@ -196,7 +248,10 @@ def test_scores_are_the_log_softmax_of_the_model(build):
 @few
 def test_an_ensemble_of_one_model_twice_is_the_model(build, options, seed, family, sources):
     model = build(seed, family=family)
-    same(decode([model, model], sources, options(beam=3, batch_size=2)), decode(model, sources, options(beam=3)))
+    same(
+        decode([model, model], sources, options(beam=3, batch_size=2)),
+        decode(model, sources, options(beam=3)),
+    )
 
 
 def test_an_ensemble_scores_with_the_mean_of_probabilities(build):
@@ -207,7 +262,10 @@ def test_an_ensemble_scores_with_the_mean_of_probabilities(build):
 
 
 @given(
-    seeds, families, st.lists(st.integers(4, 7), min_size=1, max_size=5), st.sampled_from([{}, {"temperature": 1.0}])
+    seeds,
+    families,
+    st.lists(st.integers(4, 7), min_size=1, max_size=5),
+    st.sampled_from([{}, {"temperature": 1.0}]),
 )
 @few
 def test_a_stream_is_the_whole_output_token_by_token(build, options, seed, family, source, how):
@@ -221,7 +279,11 @@ def test_a_stream_is_the_whole_output_token_by_token(build, options, seed, famil
 def test_every_output_begins_with_its_prefix(build, options, seed, family, data):
     model, texts = build(seed, family=family), data.draw(sources)
     prefixes = data.draw(
-        st.lists(st.lists(st.sampled_from(WRITABLE), max_size=3), min_size=len(texts), max_size=len(texts))
+        st.lists(
+            st.lists(st.sampled_from(WRITABLE), max_size=3),
+            min_size=len(texts),
+            max_size=len(texts),
+        )
     )
     found = decode(model, texts, options(beam=3, batch_size=2), prefixes=prefixes)
     for source, prefix, (output,) in zip(texts, prefixes, found, strict=True):
@@ -234,7 +296,10 @@ def test_an_output_goes_on_from_a_prefix_of_itself_to_itself(build, options):
     for seed in range(10):
         ((whole,),) = decode(build(seed), [[4, 5, 6]], options(beam=1))
         for n in range(len(whole.ids)):
-            same([[whole]], decode(build(seed), [[4, 5, 6]], options(beam=1), prefixes=[whole.ids[:n]]))
+            same(
+                [[whole]],
+                decode(build(seed), [[4, 5, 6]], options(beam=1), prefixes=[whole.ids[:n]]),
+            )
 
 
 def test_learned_positions_bound_the_output(build):
@@ -243,7 +308,9 @@ def test_learned_positions_bound_the_output(build):
     model = build(3, family="decoder", positions="learned", max_positions=9)
     for beam in (1, 4):
         for source in ([4], [4, 5, 6, 7]):
-            (outputs,) = decode(model, [source], DecodeConfig(beam=beam, min_length=99, guard=False))
+            (outputs,) = decode(
+                model, [source], DecodeConfig(beam=beam, min_length=99, guard=False)
+            )
             assert len(outputs[0].ids) == 9 - len(source) + 1
 
 
@@ -259,6 +326,11 @@ def test_an_empty_source_has_an_output_too(build, options):
 def test_models_that_do_not_fit_together_are_refused(build):
     from clearhead.errors import ModelError
 
-    for models in ([], [build(), build(vocab_size=9)], [build(), build(family="decoder")], build(family="encoder")):
+    for models in (
+        [],
+        [build(), build(vocab_size=9)],
+        [build(), build(family="decoder")],
+        build(family="encoder"),
+    ):
         with pytest.raises(ModelError, match="one family and with one vocabulary"):
             decode(models, [[4]])

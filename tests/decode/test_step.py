@@ -13,7 +13,13 @@ SHAPES = [
     {"bias": False, "activation": "silu", "tie": "output", "source_vocab_size": 9},
     {"activation": "gelu_tanh", "tie": "none", "logit_bias": True},
     {"embedding_norm": True, "n_token_types": 2, "norm_eps": 0.1},
-    {"norm": "pre", "positions": "learned", "max_positions": 16, "scale_embeddings": False, "norm_eps": 0.1},
+    {
+        "norm": "pre",
+        "positions": "learned",
+        "max_positions": 16,
+        "scale_embeddings": False,
+        "norm_eps": 0.1,
+    },
     {"family": "decoder"},
     {"family": "decoder", "norm": "pre", "bias": False},
 ]

@@ -15,7 +15,9 @@ sources = st.lists(st.lists(st.integers(4, 7), min_size=1, max_size=5), min_size
 
 
 def holds(ids, term):
-    return any(tuple(ids[i : i + len(spelling)]) == spelling for spelling in term for i in range(len(ids)))
+    return any(
+        tuple(ids[i : i + len(spelling)]) == spelling for spelling in term for i in range(len(ids))
+    )
 
 
 @given(terms, st.lists(st.integers(4, 7), max_size=9))
@@ -39,17 +41,27 @@ def test_a_term_asked_for_twice_must_come_twice():
 def test_every_term_is_held_or_reported(build, options, seed, family, data):
     texts = data.draw(sources)
     wanted = [data.draw(terms) for _ in texts]
-    model, search = build(seed, family=family), options(beam=3, n_best=2, max_length=12, batch_size=2)
+    model, search = (
+        build(seed, family=family),
+        options(beam=3, n_best=2, max_length=12, batch_size=2),
+    )
     found = decode(model, texts, search, terms=wanted)
     for source, asked, outputs in zip(texts, wanted, found, strict=True):
         for output in outputs:
-            assert all(holds(output.ids, term) for i, term in enumerate(asked) if i not in output.missing)
+            assert all(
+                holds(output.ids, term) for i, term in enumerate(asked) if i not in output.missing
+            )
             assert len(output.missing) == len(output.notes)
             assert not output.missing  # three terms of three tokens fit into twelve
             (forced,) = score(model, [(source, output.ids)], search, ended=output.finished)
             assert output.score == pytest.approx(forced.score, abs=1e-4)
-    alone = [decode(model, [text], search, terms=[asked])[0] for text, asked in zip(texts, wanted, strict=True)]
-    assert [[o.ids for o in outputs] for outputs in found] == [[o.ids for o in outputs] for outputs in alone]
+    alone = [
+        decode(model, [text], search, terms=[asked])[0]
+        for text, asked in zip(texts, wanted, strict=True)
+    ]
+    assert [[o.ids for o in outputs] for outputs in found] == [
+        [o.ids for o in outputs] for outputs in alone
+    ]
 
 
 def test_a_wide_beam_finds_the_best_output_that_holds_the_term(build, options):
@@ -57,7 +69,9 @@ def test_a_wide_beam_finds_the_best_output_that_holds_the_term(build, options):
 
     for seed in range(4):
         model, source, term = build(seed), [4, 5, 6], ((5, 7), (6,))
-        texts = [text for n in range(5) for text in product((4, 5, 6, 7), repeat=n) if holds(text, term)]
+        texts = [
+            text for n in range(5) for text in product((4, 5, 6, 7), repeat=n) if holds(text, term)
+        ]
         best = max(score(model, [(source, text) for text in texts]), key=lambda each: each.score)
         ((found,),) = decode(model, [source], options(beam=600, max_length=5), terms=[[term]])
         assert found.ids == best.ids
@@ -73,6 +87,8 @@ def test_terms_that_find_no_place_are_reported_and_the_output_is_as_without(buil
 
 
 def test_random_outputs_report_missing_terms_too(build, options):
-    (outputs,) = decode(build(1), [[4, 5]], options(temperature=1.0, n_best=20), terms=[[((4, 5, 6),)]])
+    (outputs,) = decode(
+        build(1), [[4, 5]], options(temperature=1.0, n_best=20), terms=[[((4, 5, 6),)]]
+    )
     assert all((output.missing == ()) == holds(output.ids, ((4, 5, 6),)) for output in outputs)
     assert any(output.missing for output in outputs)

@@ -31,14 +31,18 @@ def test_the_record_holds_the_whole_search_and_does_not_change_it(build, options
     assert found == decode(build(seed), sources, options(beam=3, n_best=3, batch_size=2))
     for index, outputs in enumerate(found):
         steps = record[index]
-        ends = [(depth, c) for depth, step in enumerate(steps) for c in step if c.fate == "finished"]
+        ends = [
+            (depth, c) for depth, step in enumerate(steps) for c in step if c.fate == "finished"
+        ]
         finished = {tuple(text_of(steps, depth, c.rank)[:-1]): c.cumulative for depth, c in ends}
         for output in outputs:
             if output.finished:
                 assert finished[output.ids] == pytest.approx(output.log_prob, abs=1e-4)
         for step in steps:
             assert [c.rank for c in step] == list(range(len(step)))
-            assert [c.cumulative for c in step] == sorted((c.cumulative for c in step), reverse=True)
+            assert [c.cumulative for c in step] == sorted(
+                (c.cumulative for c in step), reverse=True
+            )
             assert all((c.fate == "pruned") == (c.rank >= 3) for c in step)
         for depth, step in enumerate(steps[1:], start=1):
             assert all(steps[depth - 1][c.parent].fate == "kept" for c in step)
@@ -46,7 +50,9 @@ def test_the_record_holds_the_whole_search_and_does_not_change_it(build, options
 
 @given(seeds, sources, st.integers(0, 8), st.sampled_from([{"beam": 1}, {"beam": 3, "n_best": 2}]))
 @few
-def test_a_search_that_is_stopped_answers_with_what_it_has(build, options, seed, sources, n_steps, how):
+def test_a_search_that_is_stopped_answers_with_what_it_has(
+    build, options, seed, sources, n_steps, how
+):
     asked = iter(range(n_steps))
     stopping = lambda: next(asked, None) is None  # noqa: E731
     found = decode(build(seed), sources, options(batch_size=2, **how), should_stop=stopping)
@@ -59,7 +65,11 @@ def test_a_search_that_is_stopped_answers_with_what_it_has(build, options, seed,
 
 def test_a_stream_stops_when_told(build, options):
     asked = iter(range(3))
-    tokens = list(stream(build(), [4, 5], options(min_length=6), should_stop=lambda: next(asked, None) is None))
+    tokens = list(
+        stream(
+            build(), [4, 5], options(min_length=6), should_stop=lambda: next(asked, None) is None
+        )
+    )
     assert len(tokens) == 4
 
 
@@ -78,7 +88,9 @@ def test_outputs_come_as_they_are_done(build, options):
     found = list(decode_each(plan, sentences_of(plan, sources)))
     assert [index for index, _ in found] == [1, 2, 0]  # the longest first
     expected = decode(build(1), sources, options(beam=2))
-    assert [outputs[0].ids for _, outputs in sorted(found)] == [outputs[0].ids for outputs in expected]
+    assert [outputs[0].ids for _, outputs in sorted(found)] == [
+        outputs[0].ids for outputs in expected
+    ]
 
 
 def test_decoding_leaves_no_mode_behind(build, options):
@@ -101,10 +113,15 @@ def test_an_edit_changes_the_text(build, options):
 
 
 @given(
-    seeds, st.sampled_from(["encoder-decoder", "decoder"]), st.lists(st.integers(4, 7), max_size=3), st.integers(1, 9)
+    seeds,
+    st.sampled_from(["encoder-decoder", "decoder"]),
+    st.lists(st.integers(4, 7), max_size=3),
+    st.integers(1, 9),
 )
 @few
-def test_alternatives_are_the_likeliest_next_tokens_with_their_continuations(build, options, seed, family, prefix, n):
+def test_alternatives_are_the_likeliest_next_tokens_with_their_continuations(
+    build, options, seed, family, prefix, n
+):
     model, source, search = build(seed, family=family), [4, 5, 6], options(beam=3)
     found = alternatives(model, source, prefix, n, search)
     tokens = [(*each.ids, 2)[len(prefix)] for each in found]
@@ -114,4 +131,6 @@ def test_alternatives_are_the_likeliest_next_tokens_with_their_continuations(bui
     for token, each in zip(tokens, found, strict=True):
         assert each.ids[: len(prefix)] == tuple(prefix)
         if token != 2:
-            assert [each.ids] == [o.ids for (o,) in decode(model, [source], search, prefixes=[(*prefix, token)])]
+            assert [each.ids] == [
+                o.ids for (o,) in decode(model, [source], search, prefixes=[(*prefix, token)])
+            ]

@@ -21,7 +21,12 @@ from clearhead.text import Tokenizer
 TOKENIZER = Tokenizer.learn(["hello world"] * 5, TokenizerConfig(method="characters"))
 CONFIG = Config(
     model=ModelConfig(
-        family="decoder", vocab_size=TOKENIZER.vocab_size, d_model=4, d_ff=4, n_heads=2, n_decoder_layers=1
+        family="decoder",
+        vocab_size=TOKENIZER.vocab_size,
+        d_model=4,
+        d_ff=4,
+        n_heads=2,
+        n_decoder_layers=1,
     )
 )
 CRASHED = 99
@@ -36,12 +41,21 @@ def weights(seed: int) -> dict[str, Tensor]:
 
 def checkpoint_of(step: int) -> tuple[int, dict[str, dict[str, Tensor]], dict[str, object]]:
     """What is saved at a step, the same whenever it is asked for."""
-    moments = {"tokens.weight/step": torch.tensor(float(step)), "tokens.weight/seen": torch.arange(step)}
-    return step, {"weights": weights(step), "optimizer": moments}, {"step": step, "rate": 0.1 + step}
+    moments = {
+        "tokens.weight/step": torch.tensor(float(step)),
+        "tokens.weight/seen": torch.arange(step),
+    }
+    return (
+        step,
+        {"weights": weights(step), "optimizer": moments},
+        {"step": step, "rate": 0.1 + step},
+    )
 
 
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) and a[name].dtype == b[name].dtype for name in a)
+    return a.keys() == b.keys() and all(
+        torch.equal(a[name], b[name]) and a[name].dtype == b[name].dtype for name in a
+    )
 
 
 def strays(path: Path) -> list[Path]:
@@ -51,14 +65,20 @@ def strays(path: Path) -> list[Path]:
 def is_whole(found: object, step: int) -> bool:
     """Whether a checkpoint holds what was saved at the step, to the bit."""
     _, files, state = checkpoint_of(step)
-    return found.step == step and found.state == state and all(same(found.tensors(name), files[name]) for name in files)
+    return (
+        found.step == step
+        and found.state == state
+        and all(same(found.tensors(name), files[name]) for name in files)
+    )
 
 
 def in_child(act: Callable[[], object]) -> tuple[int, str]:
     """Exit code and error message of a forked process that does something, and ends as a command would."""
     reader, writer = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # newer Pythons warn of forks beside threads
         pid = os.fork()
     if pid == 0:
         code = CRASHED

@@ -161,5 +161,7 @@ def test_pruning_counts_only_what_is_whole(run):
 
 
 def test_a_missing_file_is_named_with_those_that_there_are(saved):
-    with pytest.raises(FolderError, match=r"no average.\nIt holds: optimizer.safetensors, state.json, weights"):
+    with pytest.raises(
+        FolderError, match=r"no average.\nIt holds: optimizer.safetensors, state.json, weights"
+    ):
         saved.checkpoints.newest().tensors("average")

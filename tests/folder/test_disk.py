@@ -58,12 +58,16 @@ def test_a_disk_with_too_little_room_is_refused_before_anything_is_written(small
 def test_a_disk_that_fills_up_on_the_way(small_disk, monkeypatch):
     monkeypatch.setattr(files, "SPARE", 0)
     (small_disk.path / "filler").write_bytes(bytes(800_000))
-    refused(small_disk, "No space left on device", *in_child(lambda: small_disk.checkpoints.save(*BIG)))
+    refused(
+        small_disk, "No space left on device", *in_child(lambda: small_disk.checkpoints.save(*BIG))
+    )
 
 
 def test_a_disk_that_is_read_only(small_disk):
     assert mount("-o", "remount,ro", str(small_disk.path.parent))
-    refused(small_disk, "Read-only file system", *in_child(lambda: small_disk.checkpoints.save(*BIG)))
+    refused(
+        small_disk, "Read-only file system", *in_child(lambda: small_disk.checkpoints.save(*BIG))
+    )
     with pytest.raises(DiskError, match="Read-only"), small_disk.lock():
         pass
 
@@ -84,9 +88,13 @@ def test_a_device_that_takes_nothing(run):
     def full() -> None:
         plain = io.open
         io.open = lambda path, mode="r", *rest: (
-            io.BufferedWriter(io.FileIO("/dev/full", "wb")) if "optimizer" in str(path) else plain(path, mode, *rest)
+            io.BufferedWriter(io.FileIO("/dev/full", "wb"))
+            if "optimizer" in str(path)
+            else plain(path, mode, *rest)
         )
-        run.checkpoints.save(9, {"weights": BIG[1]["weights"], "optimizer": {"x": torch.empty(0)}}, {})
+        run.checkpoints.save(
+            9, {"weights": BIG[1]["weights"], "optimizer": {"x": torch.empty(0)}}, {}
+        )
 
     refused(run, "No space left on device", *in_child(full))
 
@@ -99,7 +107,10 @@ def test_weights_and_log_lines_that_cannot_be_written_are_disk_errors_too(small_
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(4096))
-    for write in (lambda: small_disk.write_weights(before), lambda: small_disk.log.write({"text": "x" * 10_000})):
+    for write in (
+        lambda: small_disk.write_weights(before),
+        lambda: small_disk.log.write({"text": "x" * 10_000}),
+    ):
         with pytest.raises(DiskError, match="No space left"):
             write()
     filler.unlink()

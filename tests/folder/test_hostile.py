@@ -20,7 +20,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearhead.errors import ClearheadError, ConfigError, DiskError, FolderError, ModelFileError, TokenizerError
+from clearhead.errors import (
+    ClearheadError,
+    ConfigError,
+    DiskError,
+    FolderError,
+    ModelFileError,
+    TokenizerError,
+)
 from clearhead.folder import RunFolder
 
 from .conftest import checkpoint_of, in_child, same, weights
@@ -60,11 +67,21 @@ def within(seconds: float) -> Iterator[None]:
 
 
 NUMBERS = st.one_of(
-    st.integers(-9, 99), st.sampled_from([2**31, 2**40, 2**63, 2**64, 10**30, -(2**63)]), st.floats(), st.booleans()
+    st.integers(-9, 99),
+    st.sampled_from([2**31, 2**40, 2**63, 2**64, 10**30, -(2**63)]),
+    st.floats(),
+    st.booleans(),
 )
 VALUES = st.recursive(
-    st.one_of(st.none(), NUMBERS, st.text(max_size=9), st.sampled_from(["F32", "F64", "U8", "I8", "F4", "BOOL"])),
-    lambda inner: st.lists(inner, max_size=9) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    st.one_of(
+        st.none(),
+        NUMBERS,
+        st.text(max_size=9),
+        st.sampled_from(["F32", "F64", "U8", "I8", "F4", "BOOL"]),
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=9) | st.dictionaries(st.text(max_size=9), inner, max_size=3)
+    ),
     max_leaves=9,
 )
 
@@ -76,13 +93,15 @@ def headers(draw: st.DrawFn, original: bytes) -> bytes:
     names = [name for name in fields if name != "__metadata__"]
     match draw(st.sampled_from(["value", "tensor", "more", "less", "moved", "bytes"])):
         case "value":
-            fields[draw(st.sampled_from(names))][draw(st.sampled_from(["dtype", "shape", "data_offsets"]))] = draw(
-                VALUES
-            )
+            fields[draw(st.sampled_from(names))][
+                draw(st.sampled_from(["dtype", "shape", "data_offsets"]))
+            ] = draw(VALUES)
         case "tensor":
             fields[draw(st.sampled_from([*names, "__metadata__"]))] = draw(VALUES)
         case "more":
-            fields[draw(st.text(max_size=300))] = draw(st.sampled_from([fields[name] for name in names]))
+            fields[draw(st.text(max_size=300))] = draw(
+                st.sampled_from([fields[name] for name in names])
+            )
         case "less":
             del fields[draw(st.sampled_from(names))]
         case "moved":
@@ -90,7 +109,11 @@ def headers(draw: st.DrawFn, original: bytes) -> bytes:
             fields[one], fields[other] = fields[other], fields[one]
         case "bytes":
             at = draw(st.integers(len(SEAL), len(original)))
-            return original[:at] + draw(st.binary(max_size=9)) + original[at + draw(st.integers(0, 9)) :]
+            return (
+                original[:at]
+                + draw(st.binary(max_size=9))
+                + original[at + draw(st.integers(0, 9)) :]
+            )
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
@@ -139,8 +162,12 @@ BOMBS = {
     "a short file": b"\x02\x00",
     "a list": b"[]",
     "nothing": b"null",
-    "200,000 empty tensors": "{" + ",".join(f'"{i}":{tensor(0, 0, "[0]")}' for i in range(200_000)) + "}",
-    "20,000 empty tensors": "{" + ",".join(f'"{i}":{tensor(0, 0, "[0]")}' for i in range(20_000)) + "}",
+    "200,000 empty tensors": "{"
+    + ",".join(f'"{i}":{tensor(0, 0, "[0]")}' for i in range(200_000))
+    + "}",
+    "20,000 empty tensors": "{"
+    + ",".join(f'"{i}":{tensor(0, 0, "[0]")}' for i in range(20_000))
+    + "}",
     "millions of lists": "[" + "[]," * 2_000_000 + "[]]",
     "millions of objects": "[" + "{}," * 2_000_000 + "{}]",
     "millions of numbers": "[" + "1000," * 1_500_000 + "1]",
@@ -161,10 +188,16 @@ def bomb(kind: str) -> bytes:
     if isinstance(content, bytes) and kind not in ("a list", "nothing"):
         return content
     header = content if isinstance(content, bytes) else content.encode()
-    return len(header).to_bytes(8, "little") + header + bytes({"an overlap": 8, "a hole": 4}.get(kind, 0))
+    return (
+        len(header).to_bytes(8, "little")
+        + header
+        + bytes({"an overlap": 8, "a hole": 4}.get(kind, 0))
+    )
 
 
-@pytest.mark.parametrize("place", ["weights.safetensors", "checkpoints/00000001/optimizer.safetensors"])
+@pytest.mark.parametrize(
+    "place", ["weights.safetensors", "checkpoints/00000001/optimizer.safetensors"]
+)
 @pytest.mark.parametrize("kind", BOMBS)
 def test_a_bomb_is_refused_in_two_seconds_and_in_twice_its_size(run, kind, place):
     """As weights, where the expected names are known, and in a checkpoint, where they are not."""
@@ -172,7 +205,9 @@ def test_a_bomb_is_refused_in_two_seconds_and_in_twice_its_size(run, kind, place
     content = bomb(kind)
 
     def read() -> None:
-        run.model() if place == "weights.safetensors" else run.checkpoints.at(1).tensors("optimizer")
+        run.model() if place == "weights.safetensors" else run.checkpoints.at(1).tensors(
+            "optimizer"
+        )
 
     def act() -> None:
         read()  # all code is in memory now, and what comes is the bomb's
@@ -183,7 +218,9 @@ def test_a_bomb_is_refused_in_two_seconds_and_in_twice_its_size(run, kind, place
             read()
             assert (kind, place[:5]) == ("20,000 empty tensors", "check")
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-        assert kind == "20,000 empty tensors" or grown < 2 * len(content) + 2**21, f"{grown:,} for {len(content):,}"
+        assert kind == "20,000 empty tensors" or grown < 2 * len(content) + 2**21, (
+            f"{grown:,} for {len(content):,}"
+        )
 
     assert in_child(act) == (0, "")
 
@@ -263,7 +300,8 @@ def listening(path: Path, outside: Path) -> None:
 
 TRAPS = [link_out, link_to_folder, link_up, link_to_zeros, ring, dangling, fifo, folder, listening]
 FILES = ["config.toml", "tokenizer.json", "weights.safetensors", "metrics.jsonl"] + [
-    f"checkpoints/00000001/{name}" for name in ("manifest.json", "state.json", "weights.safetensors")
+    f"checkpoints/00000001/{name}"
+    for name in ("manifest.json", "state.json", "weights.safetensors")
 ]
 
 
@@ -287,7 +325,10 @@ def test_checkpoints_that_lie_elsewhere_are_neither_read_nor_written(run, tmp_pa
     victim = tmp_path / "elsewhere/00000001"
     victim.mkdir()
     (tmp_path / "elsewhere/00000001.tmp-999999999").mkdir()
-    for act in (lambda: run.checkpoints.save(*checkpoint_of(1)), lambda: run.checkpoints.prune(2, None)):
+    for act in (
+        lambda: run.checkpoints.save(*checkpoint_of(1)),
+        lambda: run.checkpoints.prune(2, None),
+    ):
         with pytest.raises(FolderError, match="is a link"):
             act()
     with run.lock():

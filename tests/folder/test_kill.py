@@ -28,7 +28,12 @@ class Watch:
 
         class Watched(io.BufferedWriter):
             def write(self, content: Any) -> int:
-                watch.event(lambda: (io.BufferedWriter.write(self, content[: len(content) // 2]), self.flush()))
+                watch.event(
+                    lambda: (
+                        io.BufferedWriter.write(self, content[: len(content) // 2]),
+                        self.flush(),
+                    )
+                )
                 return super().write(content)
 
         plain = io.open

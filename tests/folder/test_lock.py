@@ -80,7 +80,9 @@ def test_an_orphan_does_not_keep_the_lock_of_its_dead_parent(run):
             os.kill(os.getpid(), signal.SIGKILL)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # newer Pythons warn of forks beside threads
         pid = os.fork()
     if pid == 0:
         parent()
@@ -93,7 +95,9 @@ def test_an_orphan_does_not_keep_the_lock_of_its_dead_parent(run):
 
 
 @pytest.mark.parametrize(("host", "free"), [(socket.gethostname(), True), ("elsewhere", False)])
-def test_without_locks_in_the_kernel_a_dead_owner_on_this_host_is_taken_over(run, monkeypatch, host, free):
+def test_without_locks_in_the_kernel_a_dead_owner_on_this_host_is_taken_over(
+    run, monkeypatch, host, free
+):
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 

@@ -28,11 +28,16 @@ def test_a_model_is_loaded_as_it_was_saved_to_the_bit(run):
 @pytest.mark.parametrize("family", ["encoder-decoder", "encoder", "decoder"])
 @pytest.mark.parametrize("tie", ["all", "output", "none"])
 def test_every_kind_of_model_computes_the_same_after_loading(tmp_path, family, tie):
-    settings = CONFIG.model.but(family=family, tie=tie, positions="learned", logit_bias=True, n_token_types=2)
+    settings = CONFIG.model.but(
+        family=family, tie=tie, positions="learned", logit_bias=True, n_token_types=2
+    )
     run = RunFolder.create(tmp_path / "run", CONFIG.but(model=settings), TOKENIZER)
     model, ids = Transformer(settings).eval(), torch.arange(6)[None]
     run.write_weights(model.state_dict())
-    inputs = {"source": None if family == "decoder" else ids, "target": None if family == "encoder" else ids}
+    inputs = {
+        "source": None if family == "decoder" else ids,
+        "target": None if family == "encoder" else ids,
+    }
     assert torch.equal(run.model()(**inputs), model(**inputs))
 
 
@@ -44,7 +49,9 @@ def test_tied_matrices_are_stored_once_and_stay_tied(run):
         return (path / "weights.safetensors").stat().st_size
 
     matrix = CONFIG.model.vocab_size * CONFIG.model.d_model * 4
-    assert size("none", run.path.with_name("none")) - size("all", run.path.with_name("all")) >= matrix
+    assert (
+        size("none", run.path.with_name("none")) - size("all", run.path.with_name("all")) >= matrix
+    )
     model, ids = run.model(), torch.arange(6)[None]
     before = model(target=ids)
     with torch.no_grad():
@@ -54,15 +61,24 @@ def test_tied_matrices_are_stored_once_and_stay_tied(run):
 
 def test_tensors_that_share_memory_or_are_not_contiguous_are_saved_as_they_look(run):
     whole = torch.arange(12.0).reshape(3, 4)
-    tensors = {"whole": whole, "again": whole, "row": whole[1], "turned": whole.T, "every other": whole[:, ::2]}
+    tensors = {
+        "whole": whole,
+        "again": whole,
+        "row": whole[1],
+        "turned": whole.T,
+        "every other": whole[:, ::2],
+    }
     run.checkpoints.save(1, {"average": tensors}, {})
     assert same(run.checkpoints.newest().tensors("average"), tensors)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int64", "int8", "uint8", "bool"])
+@pytest.mark.parametrize(
+    "dtype", ["float64", "float32", "float16", "bfloat16", "int64", "int8", "uint8", "bool"]
+)
 def test_every_kind_of_number_is_saved_and_loaded(run, dtype):
     tensors = {
-        shape: torch.ones(eval(shape), dtype=getattr(torch, dtype)) for shape in ("()", "(0,)", "3", "(2, 0, 3)")
+        shape: torch.ones(eval(shape), dtype=getattr(torch, dtype))
+        for shape in ("()", "(0,)", "3", "(2, 0, 3)")
     }
     run.checkpoints.save(1, {"optimizer": tensors}, {})
     assert same(run.checkpoints.newest().tensors("optimizer"), tensors)
@@ -110,7 +126,9 @@ def test_source_and_target_may_have_tokenizers_of_their_own(tmp_path):
     target, source = run.path / "tokenizer.json", run.path / "source-tokenizer.json"
     kept = source.read_bytes()
     source.write_bytes(target.read_bytes())
-    with pytest.raises(TokenizerError, match=r"source-tokenizer\.json is not the tokenizer that trained"):
+    with pytest.raises(
+        TokenizerError, match=r"source-tokenizer\.json is not the tokenizer that trained"
+    ):
         run.tokenizers()
     target.write_bytes(kept)
     with pytest.raises(TokenizerError, match=r"/tokenizer\.json is not the tokenizer that trained"):
@@ -119,7 +137,9 @@ def test_source_and_target_may_have_tokenizers_of_their_own(tmp_path):
 
 def test_the_tokenizer_of_another_model_is_refused_with_the_reason(run):
     (run.path / "tokenizer.json").write_text(OTHER.to_json())
-    with pytest.raises(TokenizerError, match=f"{OTHER.fingerprint}, config.toml has {TOKENIZER.fingerprint}"):
+    with pytest.raises(
+        TokenizerError, match=f"{OTHER.fingerprint}, config.toml has {TOKENIZER.fingerprint}"
+    ):
         run.tokenizer()
     assert any("is not the tokenizer" in problem for problem in run.verify())
 
@@ -129,7 +149,9 @@ def test_the_weights_of_another_model_are_refused_with_the_reason(run):
     with pytest.raises(ModelFileError, match=r"weights of another model: .* is float32 \[8"):
         run.write_weights(Transformer(other).state_dict())
     run.write_config(run.config().but(model=CONFIG.model.but(activation="gelu", norm="pre")))
-    with pytest.raises(ModelFileError, match=r"norm.* is nothing, and config.toml asks for float32 \[4\]"):
+    with pytest.raises(
+        ModelFileError, match=r"norm.* is nothing, and config.toml asks for float32 \[4\]"
+    ):
         run.model()
 
 
@@ -184,7 +206,12 @@ def test_all_that_is_wrong_is_told_at_once(run):
     (run.path / "metrics.jsonl").write_text("{]\n")
     (run.path / "checkpoints/notes.txt").touch()
     problems = "\n".join(run.verify())
-    for part in ("config.toml", "metrics.jsonl:1", "notes.txt", "00000002/optimizer.safetensors is damaged"):
+    for part in (
+        "config.toml",
+        "metrics.jsonl:1",
+        "notes.txt",
+        "00000002/optimizer.safetensors is damaged",
+    ):
         assert part in problems
     assert "00000001" not in problems
 
@@ -208,7 +235,14 @@ def test_the_bound_on_the_weights_is_one_for_every_preset():
 
 
 @pytest.mark.parametrize(
-    "text", [b"a = [" * 9_000, b"a." * 30_000 + b"a = 1", b"\xff", b"[model]\nd_model = 5\n", b"x" * 70_000]
+    "text",
+    [
+        b"a = [" * 9_000,
+        b"a." * 30_000 + b"a = 1",
+        b"\xff",
+        b"[model]\nd_model = 5\n",
+        b"x" * 70_000,
+    ],
 )
 def test_settings_that_make_no_sense_are_refused_at_once(run, text):
     (run.path / "config.toml").write_bytes(text)

@@ -39,14 +39,18 @@ def rows(seed: int, n: int, held_out: bool, shortest: int = 1) -> list[Row]:
     choice = random.Random(seed)
     found: list[Row] = []
     while len(found) < n:
-        row = tuple(FIRST + choice.randrange(N_DIGITS) for _ in range(choice.randint(shortest, LONGEST)))
+        row = tuple(
+            FIRST + choice.randrange(N_DIGITS) for _ in range(choice.randint(shortest, LONGEST))
+        )
         if is_held_out(row) == held_out:
             found.append(row)
     return found
 
 
 def rectangle(found: list[Row]) -> tuple[torch.Tensor, torch.Tensor]:
-    return ended(np.array([token for row in found for token in row]), np.array([len(row) for row in found]))
+    return ended(
+        np.array([token for row in found for token in row]), np.array([len(row) for row in found])
+    )
 
 
 @dataclass
@@ -64,7 +68,9 @@ class Puzzles(Batches[PairBatch]):
         found = rows(self.seed * 1_000_003 + place, self.size, held_out=False)
         source, mask = rectangle(found)
         target, counts = rectangle([self.answer(row) for row in found])
-        return PairBatch(torch.arange(self.size), shifted(target, counts), target, counts, source, mask)
+        return PairBatch(
+            torch.arange(self.size), shifted(target, counts), target, counts, source, mask
+        )
 
     def fixed(self) -> Iterator[PairBatch]:
         return iter(())
@@ -83,7 +89,12 @@ class Comparisons(Batches[LabelBatch]):
     def batch(self, place: int) -> LabelBatch:
         found = rows(self.seed * 1_000_003 + place, self.size, held_out=False)
         source, mask = rectangle(found)
-        return LabelBatch(torch.arange(self.size), source, mask, torch.eye(N_CLASSES, dtype=torch.bool)[labels(found)])
+        return LabelBatch(
+            torch.arange(self.size),
+            source,
+            mask,
+            torch.eye(N_CLASSES, dtype=torch.bool)[labels(found)],
+        )
 
     def fixed(self) -> Iterator[LabelBatch]:
         return iter(())
@@ -114,7 +125,13 @@ def learned(model: ModelConfig, batches: Batches, loss: Loss, steps: int, seed: 
 
 
 def shape(**changes: object) -> ModelConfig:
-    sizes = {"vocab_size": FIRST + N_DIGITS, "d_model": 64, "d_ff": 128, "n_heads": 4, "dropout": 0.0}
+    sizes = {
+        "vocab_size": FIRST + N_DIGITS,
+        "d_model": 64,
+        "d_ff": 128,
+        "n_heads": 4,
+        "dropout": 0.0,
+    }
     layers = {"n_encoder_layers": 1, "n_decoder_layers": 1, "norm": "pre", "init": "small"}
     return ModelConfig(**{**sizes, **layers, **changes})
 
@@ -125,7 +142,9 @@ def solved(puzzle: str, seed: int, steps: int) -> float:
     model = learned(shape(), Puzzles(answer, seed), next_token_loss(), steps, seed)
     asked = rows(seed, N_HELD_OUT, held_out=True)
     found = decode([model], [[*row, END] for row in asked], DecodeConfig(beam=1, guard=False))
-    return sum(tuple(best[0].ids) == answer(row) for best, row in zip(found, asked, strict=True)) / len(asked)
+    return sum(
+        tuple(best[0].ids) == answer(row) for best, row in zip(found, asked, strict=True)
+    ) / len(asked)
 
 
 def classified(seed: int, steps: int) -> float:

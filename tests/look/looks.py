@@ -9,10 +9,25 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 SHAPES: dict[str, dict[str, Any]] = {
     "the paper's": {},
-    "pre-norm, three matrices": {"norm": "pre", "tie": "none", "source_vocab_size": 19, "logit_bias": True},
-    "reads": {"family": "encoder", "n_token_types": 2, "embedding_norm": True, "activation": "gelu"},
+    "pre-norm, three matrices": {
+        "norm": "pre",
+        "tie": "none",
+        "source_vocab_size": 19,
+        "logit_bias": True,
+    },
+    "reads": {
+        "family": "encoder",
+        "n_token_types": 2,
+        "embedding_norm": True,
+        "activation": "gelu",
+    },
     "classifies": {"family": "encoder", "n_classes": 3, "norm": "pre", "positions": "learned"},
-    "classifies by the first": {"family": "encoder", "n_classes": 3, "pooling": "first", "bias": False},
+    "classifies by the first": {
+        "family": "encoder",
+        "n_classes": 3,
+        "pooling": "first",
+        "bias": False,
+    },
     "writes": {"family": "decoder", "norm": "pre", "scale_embeddings": False, "activation": "silu"},
 }
 

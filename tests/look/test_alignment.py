@@ -48,14 +48,20 @@ def test_the_head_that_links_words_is_chosen_whatever_else_there_is(other, place
 
 def test_a_soft_aligner_wins_over_a_sharp_stare():
     soft = 0.6 * ALIGNING + 0.4 * OTHERS["looks everywhere"]
-    found = best_alignment({"decoder.0.cross": torch.stack([OTHERS["stares at one word"], soft])}, SOURCE, TARGET)
+    found = best_alignment(
+        {"decoder.0.cross": torch.stack([OTHERS["stares at one word"], soft])}, SOURCE, TARGET
+    )
     assert found.head == "decoder.0.cross.1"
 
 
 def test_heads_that_share_the_work_are_averaged():
     halves = torch.stack([ALIGNING.clone(), ALIGNING.clone()])
     halves[0, :2], halves[1, 2:] = OTHERS["stares at the end"][:2], OTHERS["stares at the end"][2:]
-    assert best_alignment({"decoder.0.cross": halves}, SOURCE, TARGET).links == ((2, 0), (1, 1), (0, 2))
+    assert best_alignment({"decoder.0.cross": halves}, SOURCE, TARGET).links == (
+        (2, 0),
+        (1, 1),
+        (0, 2),
+    )
 
 
 def test_the_table_is_what_the_alignment_says():

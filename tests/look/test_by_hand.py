@@ -16,8 +16,16 @@ KINDS = ["q", "k", "v", "scores", "scaled", "masked", "pattern", "z", "concat", 
 
 def cells(look, kind, n):
     """Random cells among all tensors of a kind."""
-    paths = [path for path in (*look.paths, "encoder.probs", "decoder.probs") if path.rpartition(".")[2] == kind]
-    paths = [path for path in paths if not path.endswith("probs") or path.replace("probs", "logits") in look.paths]
+    paths = [
+        path
+        for path in (*look.paths, "encoder.probs", "decoder.probs")
+        if path.rpartition(".")[2] == kind
+    ]
+    paths = [
+        path
+        for path in paths
+        if not path.endswith("probs") or path.replace("probs", "logits") in look.paths
+    ]
     for _ in range(n if paths else 0):
         path = random.choice(paths)
         values = look[path].values
@@ -60,7 +68,9 @@ def test_attention_is_told_in_the_order_of_the_paper(build):
 
 def test_an_edited_number_says_so(build):
     look = look_at(
-        build(), edits={"decoder.0.self.out": torch.zeros_like}, taps={"decoder.0.self.out": torch.zeros_like}
+        build(),
+        edits={"decoder.0.self.out": torch.zeros_like},
+        taps={"decoder.0.self.out": torch.zeros_like},
     )
     found = look.by_hand("decoder.0.self.out", 1, 1)
     assert found.edited

@@ -15,9 +15,13 @@ def edited(model, *names):
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("name", [*set(NAMES) - {"silence", "one-head"}, "one-head:1", "silence:decoder.0"])
+@pytest.mark.parametrize(
+    "name", [*set(NAMES) - {"silence", "one-head"}, "one-head:1", "silence:decoder.0"]
+)
 @pytest.mark.parametrize("family", ["encoder-decoder", "decoder", "encoder"])
-def test_every_edit_changes_the_output_of_every_family_that_has_what_it_takes_away(build, family, name, norm):
+def test_every_edit_changes_the_output_of_every_family_that_has_what_it_takes_away(
+    build, family, name, norm
+):
     model = build(family=family, norm=norm)
     if family == "encoder" and name in ("no-mask", "silence:decoder.0"):
         with pytest.raises(ConfigError, match="finds nothing to change"):
@@ -76,7 +80,9 @@ def test_a_silenced_layer_is_not_there(build):
 def test_a_painted_row_looks_where_it_is_told(build):
     changed, plain = edited(build(), "paint:decoder.0.cross.1:2:3")
     assert changed.seen["decoder.0.cross.pattern"][1, 2].tolist() == [0, 0, 0, 1, 0, 0]
-    assert torch.equal(changed.seen["decoder.0.cross.pattern"][1, 1], plain.seen["decoder.0.cross.pattern"][1, 1])
+    assert torch.equal(
+        changed.seen["decoder.0.cross.pattern"][1, 1], plain.seen["decoder.0.cross.pattern"][1, 1]
+    )
 
 
 def test_edits_of_the_same_place_follow_each_other(build):

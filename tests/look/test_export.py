@@ -37,7 +37,11 @@ def test_meta_is_whole_for_every_family(look):
     kinds = [part["kind"] for part in meta["graph"]]
     assert kinds.count("attention") == len(look.attentions)
     assert kinds[-1] == "output"
-    assert all(part["scale"] == math.sqrt(part["d_k"]) for part in meta["graph"] if part["kind"] == "attention")
+    assert all(
+        part["scale"] == math.sqrt(part["d_k"])
+        for part in meta["graph"]
+        if part["kind"] == "attention"
+    )
     assert [part["id"] for part in meta["graph"] if part.get("causal")] == [
         path for path in look.attentions if path.startswith("decoder") and path.endswith("self")
     ]
@@ -56,9 +60,13 @@ def test_summaries_are_of_what_they_sum_up(build):
     added = look.head_outputs(part)
     assert np.allclose(found[f"{part}.head_norms"], added.norm(dim=-1).numpy())
     bias = look.part(part).out.bias.detach()
-    assert np.allclose((added.sum(dim=0) + bias).numpy(), look.seen[f"{part}.out"].numpy(), atol=1e-5)
+    assert np.allclose(
+        (added.sum(dim=0) + bias).numpy(), look.seen[f"{part}.out"].numpy(), atol=1e-5
+    )
     values, units = found["decoder.0.ff.top_values"], found["decoder.0.ff.top_units"].astype(int)
-    assert np.array_equal(values, np.take_along_axis(look.seen["decoder.0.ff.hidden"].numpy(), units, axis=1))
+    assert np.array_equal(
+        values, np.take_along_axis(look.seen["decoder.0.ff.hidden"].numpy(), units, axis=1)
+    )
 
 
 @pytest.mark.parametrize(("preset", "most"), [("tiny", 1_400_000), ("base", 7_300_000)])
@@ -89,7 +97,9 @@ def test_a_picture_in_png_has_the_colours_of_the_numbers():
     assert (width, height) == (3 * CELL, 2 * CELL)
     start = data.index(b"IDAT")
     size = struct.unpack(">I", data[start - 4 : start])[0]
-    lines = np.frombuffer(zlib.decompress(data[start + 4 : start + 4 + size]), np.uint8).reshape(height, 1 + 3 * width)
+    lines = np.frombuffer(zlib.decompress(data[start + 4 : start + 4 + size]), np.uint8).reshape(
+        height, 1 + 3 * width
+    )
     pixels = lines[:, 1:].reshape(height, width, 3)
     assert np.array_equal(pixels[CELL // 2 :: CELL, CELL // 2 :: CELL], picture.colours())
 

@@ -13,7 +13,9 @@ SMALL = ["model.d_model=16", "model.d_ff=16", "model.n_heads=2", "model.n_encode
          "tokenizer.vocab_size=340", "train.max_steps=4", "train.validate_every=2", "train.threads=1"]  # fmt: skip
 FILES = {
     "translation": {"a.en": LINES, "a.de": [line.upper() for line in LINES]},
-    "classification": {"a.tsv": [f"{('odd', 'even')[n % 2]}\t{line}" for n, line in enumerate(LINES)]},
+    "classification": {
+        "a.tsv": [f"{('odd', 'even')[n % 2]}\t{line}" for n, line in enumerate(LINES)]
+    },
     "writing": {"a.txt": LINES},
     "chat": {"a.tsv": [f"{line}\tyes , {line}" for line in LINES]},
 }
@@ -27,7 +29,19 @@ def train(tmp_path, monkeypatch):
         for name, lines in FILES[task].items():
             (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
         files = [str(tmp_path / name) for name in FILES[task]]
-        return main(["train", *files, "--task", task, "--into", str(tmp_path / "run"), "--set", *SMALL, *more])
+        return main(
+            [
+                "train",
+                *files,
+                "--task",
+                task,
+                "--into",
+                str(tmp_path / "run"),
+                "--set",
+                *SMALL,
+                *more,
+            ]
+        )
 
     return go
 

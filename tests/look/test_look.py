@@ -23,7 +23,9 @@ sources = st.lists(st.integers(4, 22), min_size=1, max_size=6)
 def searched(model, source, width):
     """The best output of a beam search, and its record."""
     record = {}
-    found = decode(model, [source], DecodeConfig(beam=width, max_extra=6, guard=False), record=record)[0][0]
+    found = decode(
+        model, [source], DecodeConfig(beam=width, max_extra=6, guard=False), record=record
+    )[0][0]
     return [*found.ids, *([2] if found.finished else [])], record[0]
 
 
@@ -42,7 +44,9 @@ def cached_rows(model, source, search):
     rows = [forward.read_prompts(1)[0, 0]]
     for nodes, rank in zip(search.steps, search.winner[:-1], strict=False):
         kept = nodes[: search.width]
-        tokens, parents = (torch.tensor([[getattr(node, name) for node in kept]]) for name in ("id", "parent"))
+        tokens, parents = (
+            torch.tensor([[getattr(node, name) for node in kept]]) for name in ("id", "parent")
+        )
         rows.append(forward.step(tokens, parents)[0, rank])
     return torch.stack(rows)
 
@@ -114,14 +118,16 @@ def test_alternatives_are_the_likeliest_and_share_one_probability(build):
         assert look.alternatives(number)[0].id == int(look.logits[number].argmax())
 
 
-@pytest.mark.parametrize("shape", [{}, {"norm": "pre"}, {"family": "decoder"}, {"family": "encoder"}], ids=str)
+@pytest.mark.parametrize(
+    "shape", [{}, {"norm": "pre"}, {"family": "decoder"}, {"family": "encoder"}], ids=str
+)
 def test_the_last_layer_of_the_lens_says_what_the_model_says(build, shape):
     look = look_at(build(**shape))
     for number, layers in enumerate(look.lens(4)):
         assert len(layers) == 2
-        assert layers[-1] == pytest.approx(look.alternatives(number, 4)) or [g.id for g in layers[-1]] == [
-            g.id for g in look.alternatives(number, 4)
-        ]
+        assert layers[-1] == pytest.approx(look.alternatives(number, 4)) or [
+            g.id for g in layers[-1]
+        ] == [g.id for g in look.alternatives(number, 4)]
 
 
 def test_classes_are_told_as_the_classifier_means_them(build):

@@ -11,12 +11,19 @@ from clearhead.look.reasons import spearman
 
 def test_every_measure_has_a_row_for_what_was_said_and_a_column_for_what_was_read(look):
     found = look.reasons()
-    assert list(found.measures) == ["attention", "weighted attention", "gradient × input", "removal"]
+    assert list(found.measures) == [
+        "attention",
+        "weighted attention",
+        "gradient × input",
+        "removal",
+    ]
     for name, table in found.measures.items():
         assert table.shape == (len(found.said), len(found.read)), name
         if look.family != "decoder":
             assert np.isfinite(table).all()
-    assert all(np.isnan(value) or -1 - 1e-9 <= value <= 1 + 1e-9 for value in found.agreement.values())
+    assert all(
+        np.isnan(value) or -1 - 1e-9 <= value <= 1 + 1e-9 for value in found.agreement.values()
+    )
     assert "rank agreement" in str(found)
 
 

@@ -7,7 +7,14 @@ import torch
 
 from clearhead import Translator
 from clearhead.cli.main import main
-from clearhead.config import Config, DataConfig, DecodeConfig, LabelConfig, ModelConfig, TokenizerConfig
+from clearhead.config import (
+    Config,
+    DataConfig,
+    DecodeConfig,
+    LabelConfig,
+    ModelConfig,
+    TokenizerConfig,
+)
 from clearhead.errors import ClearheadError
 from clearhead.folder import RunFolder
 from clearhead.look.film import Probe, film_of, frame
@@ -17,7 +24,11 @@ from clearhead.tasks import load
 from clearhead.tasks.ablation import ablate_heads
 from clearhead.text import Tokenizer
 
-TEXTS = ["the cat sees the dog .", "ein Hund sieht 12 Katzen !", "we eat bread , and they drink water ?"] * 5
+TEXTS = [
+    "the cat sees the dog .",
+    "ein Hund sieht 12 Katzen !",
+    "we eat bread , and they drink water ?",
+] * 5
 SMALL = {"d_model": 16, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 2}
 RUNS = {
     "translation": {},
@@ -32,7 +43,10 @@ TEXT = {"pretraining": "the ____ sees the dog ."}
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """A run folder for every task, with random weights, sharpened so that no two outputs are equally good."""
-    place, tokenizer = tmp_path_factory.mktemp("runs"), Tokenizer.learn(TEXTS, TokenizerConfig(vocab_size=400))
+    place, tokenizer = (
+        tmp_path_factory.mktemp("runs"),
+        Tokenizer.learn(TEXTS, TokenizerConfig(vocab_size=400)),
+    )
     for task, shape in RUNS.items():
         config = Config(
             task=task, model=ModelConfig(vocab_size=tokenizer.vocab_size, **SMALL, **shape),
@@ -46,7 +60,9 @@ def runs(tmp_path_factory):
         folder = RunFolder.create(place / task, config, tokenizer)
         folder.write_weights(model.state_dict())
         family = config.model.family
-        probe = Probe((5, 6, 2) if "encoder" in family else (), (1, 7) if "decoder" in family else ())
+        probe = Probe(
+            (5, 6, 2) if "encoder" in family else (), (1, 7) if "decoder" in family else ()
+        )
         for step, loss in ((0, 5.0), (10, 4.0)):
             folder.film.write(frame(model, [probe], step, loss))
     return place
@@ -76,7 +92,9 @@ def test_a_look_shows_what_the_user_gets(runs):
     assert look.output == said.text
     assert look.log_probs == pytest.approx(said.log_probs, abs=1e-4)
     said = load(runs / "classification").classify(TEXTS[0])
-    assert load(runs / "classification").look(TEXTS[0]).verdict[0].prob == pytest.approx(said.probability, abs=1e-5)
+    assert load(runs / "classification").look(TEXTS[0]).verdict[0].prob == pytest.approx(
+        said.probability, abs=1e-5
+    )
     options = {"temperature": 0.8, "seed": 3, "max_length": 9}
     for kind, verb in (("chat", "reply"), ("writing", "write")):
         said = getattr(load(runs / kind), verb)(TEXTS[0], **options)
@@ -92,12 +110,16 @@ def test_any_given_translation_can_be_looked_at(translator):
     assert look.beam is None
 
 
-@pytest.mark.parametrize("edit", ["no-positions", "silence:decoder.0", "swap:1:dog", ["no-scale", "no-norm"]])
+@pytest.mark.parametrize(
+    "edit", ["no-positions", "silence:decoder.0", "swap:1:dog", ["no-scale", "no-norm"]]
+)
 def test_an_edited_look_decodes_through_the_edit_and_remembers_how_it_was(translator, edit):
     look = translator.look(TEXTS[0], edit=edit)
     assert look.before.output == translator.translate(TEXTS[0]).text
     again = translator.look(TEXTS[0], target=look.output, edit=edit)
-    assert again.log_prob == pytest.approx(look.log_prob, abs=1e-3) or not look.predicted[-1].special
+    assert (
+        again.log_prob == pytest.approx(look.log_prob, abs=1e-3) or not look.predicted[-1].special
+    )
     change = look.change()
     assert change.log_prob_before == pytest.approx(look.before.log_prob)
     kept = {mark: [word for sign, word in change.words if sign in ("=", mark)] for mark in "-+"}
@@ -134,7 +156,9 @@ def test_silencing_by_weights_is_silencing_by_edit(translator):
     pairs = [(TEXTS[0], TEXTS[1]), (TEXTS[2], TEXTS[0])]
     weights = {name: weight.clone() for name, weight in translator.models[0].state_dict().items()}
     found = ablate_heads(translator, pairs)
-    assert all(torch.equal(weights[name], now) for name, now in translator.models[0].state_dict().items())
+    assert all(
+        torch.equal(weights[name], now) for name, now in translator.models[0].state_dict().items()
+    )
     assert len(found.changes) == 2 * 6
     n_tokens = sum(len(translator.target.encode(target)) + 1 for _, target in pairs)
     looks = [translator.look(*pair, edit="silence:decoder.1.cross.1") for pair in pairs]
@@ -202,7 +226,18 @@ def test_a_film_is_played(runs, task, capsys):
 def test_heads_are_silenced_on_files(runs, tmp_path, capsys):
     for name, text in (("a", TEXTS[0]), ("b", TEXTS[1])):
         (tmp_path / name).write_text(f"{text}\n")
-    assert main(["look", str(runs / "translation"), "--ablate", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    assert (
+        main(
+            [
+                "look",
+                str(runs / "translation"),
+                "--ablate",
+                str(tmp_path / "a"),
+                str(tmp_path / "b"),
+            ]
+        )
+        == 0
+    )
     assert "encoder.0.self" in capsys.readouterr().out
 
 

@@ -19,16 +19,30 @@ def drawn(seed, *shape):
 
 
 @given(sizes, sizes, sizes, sizes, st.booleans(), st.integers(0, 1000))
-def test_fused_attention_equals_spelled_out_attention(n_rows, n_heads, n_new, n_slots, masked, seed):
-    q, k, v = drawn(seed, n_rows, n_heads, n_new, 4), *drawn(seed + 1, 2, n_rows, n_heads, n_slots, 4)
-    mask = (drawn(seed + 2, n_rows, 1, n_new, n_slots) > 0) | (torch.arange(n_slots) == 0) if masked else None
+def test_fused_attention_equals_spelled_out_attention(
+    n_rows, n_heads, n_new, n_slots, masked, seed
+):
+    q, k, v = (
+        drawn(seed, n_rows, n_heads, n_new, 4),
+        *drawn(seed + 1, 2, n_rows, n_heads, n_slots, 4),
+    )
+    mask = (
+        (drawn(seed + 2, n_rows, 1, n_new, n_slots) > 0) | (torch.arange(n_slots) == 0)
+        if masked
+        else None
+    )
     assert_close(attend(q, k, v, mask), attend(q, k, v, mask, tap=Trace()), atol=1e-5, rtol=1e-5)
 
 
 def test_one_query_takes_the_mixture_that_the_formula_says():
     q, k, v = drawn(0, 8).tolist(), drawn(1, 3, 8).tolist(), drawn(2, 3, 8).tolist()
-    weights = [math.exp(sum(a * b for a, b in zip(q, key, strict=True)) / math.sqrt(8)) for key in k]
-    mixture = [sum(w * value[i] for w, value in zip(weights, v, strict=True)) / sum(weights) for i in range(8)]
+    weights = [
+        math.exp(sum(a * b for a, b in zip(q, key, strict=True)) / math.sqrt(8)) for key in k
+    ]
+    mixture = [
+        sum(w * value[i] for w, value in zip(weights, v, strict=True)) / sum(weights)
+        for i in range(8)
+    ]
     found = attend(torch.tensor([[[q]]]), torch.tensor([[k]]), torch.tensor([[v]]), None)
     assert_close(found[0, 0, 0], torch.tensor(mixture))
 
@@ -57,7 +71,9 @@ def test_each_head_reads_its_own_slice_of_the_width():
 def test_the_thirds_of_one_matrix_are_query_key_and_value():
     attention, x, trace = Attention(12, 3), drawn(0, 2, 5, 12), Trace()
     attention(x, tap=trace)
-    for name, weight, bias in zip("qkv", attention.qkv.weight.chunk(3), attention.qkv.bias.chunk(3), strict=True):
+    for name, weight, bias in zip(
+        "qkv", attention.qkv.weight.chunk(3), attention.qkv.bias.chunk(3), strict=True
+    ):
         assert_close(merge_heads(trace[name]), x @ weight.T + bias)
 
 
@@ -78,7 +94,9 @@ def test_hypotheses_of_a_sentence_ask_its_source_as_if_each_had_a_copy():
 @pytest.mark.parametrize("tap", [{}, {"tap": Trace()}], ids=["fused", "spelled out"])
 def test_attention_dropout_zeroes_a_share_of_the_pattern_and_keeps_its_expectation(tap):
     q, k, v = torch.zeros(1, 4, 500, 2), torch.zeros(1, 4, 50, 2), torch.ones(1, 4, 50, 2)
-    sums = attend(q, k, v, None, dropout=0.4, **tap)[..., 0]  # of 50 weights, each 0 or 1 / 50 / 0.6
+    sums = attend(q, k, v, None, dropout=0.4, **tap)[
+        ..., 0
+    ]  # of 50 weights, each 0 or 1 / 50 / 0.6
     assert sums.mean().item() == pytest.approx(1, abs=0.02)
     assert sums.std().item() == pytest.approx(math.sqrt(0.4 * 0.6 / 50) / 0.6, rel=0.1)
 

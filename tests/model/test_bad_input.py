@@ -11,8 +11,14 @@ IMPOSSIBLE = {
         {"d_model": 130, "n_heads": 4},
         ["model.d_model = 130", "model.n_heads = 4", "2 or 5 ", "multiple of 4"],
     ),
-    "no encoder layers": ({"n_encoder_layers": 0}, ["model.n_encoder_layers = 0", "greater than or equal to 1"]),
-    "no decoder layers": ({"n_decoder_layers": 0}, ["model.n_decoder_layers = 0", "greater than or equal to 1"]),
+    "no encoder layers": (
+        {"n_encoder_layers": 0},
+        ["model.n_encoder_layers = 0", "greater than or equal to 1"],
+    ),
+    "no decoder layers": (
+        {"n_decoder_layers": 0},
+        ["model.n_decoder_layers = 0", "greater than or equal to 1"],
+    ),
     "an odd width with sinusoids": (
         {"d_model": 15, "n_heads": 3},
         ["model.d_model = 15", "model.d_model = 16", 'model.positions = "learned"'],
@@ -21,7 +27,10 @@ IMPOSSIBLE = {
         {"vocab_size": 10, "source_vocab_size": 20},
         ["model.source_vocab_size = 20", "model.vocab_size = 10", 'model.tie = "output"'],
     ),
-    "a classifier that writes": ({"n_classes": 3}, ["model.n_classes = 3", 'model.family = "encoder"']),
+    "a classifier that writes": (
+        {"n_classes": 3},
+        ["model.n_classes = 3", 'model.family = "encoder"'],
+    ),
     "an unknown kind": ({"activation": "rleu"}, ["model.activation = rleu", "'relu'"]),
     "all of it dropped": ({"dropout": 1.0}, ["model.dropout = 1.0", "less than 1"]),
 }
@@ -48,7 +57,10 @@ def test_an_unknown_preset_suggests_the_nearest():
 def test_ids_outside_the_vocabulary_are_named(build, ids, side, wrong):
     inputs = {"source": ids(2, 5), "target": ids(2, 4)}
     inputs[side][1, 2] = wrong
-    with pytest.raises(ModelError, match=rf"ids from .*{wrong}.* a vocabulary of 23, whose ids are 0 to 22\.\nUse the"):
+    with pytest.raises(
+        ModelError,
+        match=rf"ids from .*{wrong}.* a vocabulary of 23, whose ids are 0 to 22\.\nUse the",
+    ):
         build()(**inputs)
 
 

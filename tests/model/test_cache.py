@@ -12,7 +12,11 @@ from torch.testing import assert_close
 from clearhead.errors import ModelError
 from clearhead.model import masks
 
-SHAPES = [{}, {"norm": "pre", "positions": "learned", "max_positions": 64}, {"family": "decoder", "bias": False}]
+SHAPES = [
+    {},
+    {"norm": "pre", "positions": "learned", "max_positions": 64},
+    {"family": "decoder", "bias": False},
+]
 shapes = st.sampled_from(SHAPES)
 steps = st.lists(st.integers(1, 4), min_size=1, max_size=6)
 
@@ -31,7 +35,9 @@ def read(model, source, real=None):
 
 def in_steps(model, target, lengths, memory, mask, cache):
     """The same target, a few tokens at a time."""
-    return torch.cat([model.decode(part, memory, mask, cache) for part in target.split(lengths, dim=1)], dim=1)
+    return torch.cat(
+        [model.decode(part, memory, mask, cache) for part in target.split(lengths, dim=1)], dim=1
+    )
 
 
 @given(shapes, steps, st.integers(1, 8))
@@ -43,7 +49,9 @@ def test_cached_decode_equals_full_decode_at_every_step(build, ids, real, shape,
 
 
 @given(shapes, st.integers(1, 5), st.integers(1, 5), steps, st.booleans())
-def test_rows_that_join_later_go_on_as_if_alone(build, ids, real, shape, n_first, n_second, lengths, thirds):
+def test_rows_that_join_later_go_on_as_if_alone(
+    build, ids, real, shape, n_first, n_second, lengths, thirds
+):
     """Rows of different lengths, with sources of different lengths, are decoded together from some step on."""
     model, n_after = build(**shape), sum(lengths)
     parties = [(2, n_first, real(6, 4)), (1, n_second, real(3))] + [(1, 2, real(2))] * thirds
@@ -59,12 +67,16 @@ def test_rows_that_join_later_go_on_as_if_alone(build, ids, real, shape, n_first
     for cache in caches[1:]:
         together.join(cache)
     widest = max(tokens.size(1) for *_, tokens in parties)
-    tokens = torch.cat([torch.nn.functional.pad(tokens, (0, widest - tokens.size(1))) for *_, tokens in parties])
+    tokens = torch.cat(
+        [torch.nn.functional.pad(tokens, (0, widest - tokens.size(1))) for *_, tokens in parties]
+    )
     memory, mask = read(model, ids(*tokens.shape), tokens)
     same(in_steps(model, torch.cat(rows), lengths, memory, mask, together), torch.cat(alone))
 
 
-@given(shapes, st.lists(st.lists(st.integers(0, 2), min_size=6, max_size=6), min_size=1, max_size=3))
+@given(
+    shapes, st.lists(st.lists(st.integers(0, 2), min_size=6, max_size=6), min_size=1, max_size=3)
+)
 def test_beams_that_change_parents_go_on_as_if_decoded_from_scratch(build, ids, shape, parents):
     """Two sentences with three hypotheses each; every few steps each hypothesis goes on from one of its sentence."""
     model, cache, beams = build(**shape), build(**shape).new_cache(2), 3
@@ -121,7 +133,9 @@ def test_rows_of_different_starts_may_change_places(build, ids):
     swapped = torch.tensor([1, 0])
     first.reorder(swapped)
     first.keep_sources(swapped)
-    found = model.decode(torch.stack([targets[1, 2:5], targets[0, 5:8]]), memory[swapped], cache=first)
+    found = model.decode(
+        torch.stack([targets[1, 2:5], targets[0, 5:8]]), memory[swapped], cache=first
+    )
     same(found[0], model.decode(targets[1:, :5], memory[1:])[0, 2:])
     same(found[1], model.decode(targets[:1, :8], memory[:1])[0, 5:])
 

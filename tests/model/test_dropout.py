@@ -26,7 +26,11 @@ def test_each_call_and_each_entry_draws_anew():
     x, dropout = torch.ones(64, 64), Dropout(0.5)
     first, second = dropout(x), dropout(x)
     assert (first != second).float().mean().item() == pytest.approx(0.5, abs=0.05)
-    for rows, others in ((first[1:], first[:-1]), (first.T[1:], first.T[:-1]), (first.T[8:], first.T[:-8])):
+    for rows, others in (
+        (first[1:], first[:-1]),
+        (first.T[1:], first.T[:-1]),
+        (first.T[8:], first.T[:-8]),
+    ):
         assert (rows != others).float().mean().item() == pytest.approx(0.5, abs=0.05)
 
 
@@ -58,7 +62,9 @@ def test_gradients_pass_where_values_pass():
 def test_random_bytes_are_uniform():
     counts = random_bytes(256_000 + 3).bincount(minlength=256).double()
     assert counts.sum() == 256_003
-    assert ((counts - 1000) ** 2 / 1000).sum().item() < 350  # chi-squared of 255: beyond it once in 30,000 seeds
+    assert (
+        (counts - 1000) ** 2 / 1000
+    ).sum().item() < 350  # chi-squared of 255: beyond it once in 30,000 seeds
 
 
 def test_dropout_acts_on_embeddings_and_on_every_sublayer_in_training(build, ids):
@@ -79,9 +85,14 @@ def test_dropout_thins_what_a_sublayer_adds_and_not_the_stream(build, ids):
     model.decoder.layers[0].dropout.train()
     trace = Trace()
     model(target=ids(2, 6), tap=trace)
-    for before, part, after in (("resid_pre", "self", "resid_mid"), ("resid_mid", "ff", "resid_post")):
+    for before, part, after in (
+        ("resid_pre", "self", "resid_mid"),
+        ("resid_mid", "ff", "resid_post"),
+    ):
         added = trace[f"decoder.0.{after}"] - trace[f"decoder.0.{before}"]
         ratio = added / trace[f"decoder.0.{part}.out"]
         dropped = ratio.abs() < 1e-2
         assert 0.3 < dropped.float().mean() < 0.7
-        torch.testing.assert_close(ratio[~dropped], torch.full_like(ratio[~dropped], 2.0), atol=0.05, rtol=0)
+        torch.testing.assert_close(
+            ratio[~dropped], torch.full_like(ratio[~dropped], 2.0), atol=0.05, rtol=0
+        )

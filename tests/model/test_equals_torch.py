@@ -9,7 +9,12 @@ from torch.testing import assert_close
 from clearhead.model import Trace
 from clearhead.model.block import ACTIVATIONS
 
-THEIRS = {"relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu}
+THEIRS = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+}
 NAMES = {
     "self_attention.qkv.": "self_attn.in_proj_", "self_attention.out.": "self_attn.out_proj.", "norm_self": "norm1",
     "cross_attention.qkv.": "multihead_attn.in_proj_", "cross_attention.out.": "multihead_attn.out_proj.",
@@ -26,19 +31,28 @@ def twin(model):
         "bias": config.bias, "layer_norm_eps": config.norm_eps,
     }  # fmt: skip
     last_norm = [
-        nn.LayerNorm(config.d_model, config.norm_eps, bias=config.bias) if config.norm == "pre" else None
+        nn.LayerNorm(config.d_model, config.norm_eps, bias=config.bias)
+        if config.norm == "pre"
+        else None
         for _ in range(2)
     ]
     encoder = nn.TransformerEncoder(
-        nn.TransformerEncoderLayer(**shape), config.n_encoder_layers, last_norm[0], enable_nested_tensor=False
+        nn.TransformerEncoderLayer(**shape),
+        config.n_encoder_layers,
+        last_norm[0],
+        enable_nested_tensor=False,
     )
-    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**shape), config.n_decoder_layers, last_norm[1])
+    decoder = nn.TransformerDecoder(
+        nn.TransformerDecoderLayer(**shape), config.n_decoder_layers, last_norm[1]
+    )
     torchs = nn.Transformer(**shape, custom_encoder=encoder, custom_decoder=decoder)
     weights = {}
     for name, weight in model.state_dict().items():
         for ours, theirs in NAMES.items():
             name = name.replace(ours, theirs)
-        weights[name.replace("norm_ff", "norm3" if name.startswith("decoder") else "norm2")] = weight
+        weights[name.replace("norm_ff", "norm3" if name.startswith("decoder") else "norm2")] = (
+            weight
+        )
     torchs.load_state_dict({name: weights[name] for name in torchs.state_dict()})
     stacks = [name for name in weights if name.startswith(("encoder", "decoder"))]
     assert len(stacks) == len(torchs.state_dict()), "every weight of ours has its place in theirs"
@@ -48,7 +62,9 @@ def twin(model):
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("activation", THEIRS)
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
-def test_equal_to_torch_nn_transformer_given_the_same_weights(build, ids, real, norm, activation, bias):
+def test_equal_to_torch_nn_transformer_given_the_same_weights(
+    build, ids, real, norm, activation, bias
+):
     model, trace = build(norm=norm, activation=activation, bias=bias, norm_eps=0.01), Trace()
     mask = real(7, 4, 1)
     model(ids(3, 7), ids(3, 5), mask, tap=trace)

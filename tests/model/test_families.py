@@ -36,8 +36,14 @@ def test_presets_have_the_paper_s_number_of_parameters(preset, least, most):
 
 
 def test_bert_and_gpt2_have_their_published_number_of_parameters():
-    assert n_parameters(ModelConfig(**BERT, **BASE, vocab_size=30_522, max_positions=512)) == 109_514_298
-    assert n_parameters(ModelConfig(**GPT2, **BASE, vocab_size=50_257, max_positions=1024)) == 124_439_808
+    assert (
+        n_parameters(ModelConfig(**BERT, **BASE, vocab_size=30_522, max_positions=512))
+        == 109_514_298
+    )
+    assert (
+        n_parameters(ModelConfig(**GPT2, **BASE, vocab_size=50_257, max_positions=1024))
+        == 124_439_808
+    )
 
 
 @pytest.mark.parametrize("preset", ["tiny", "small"])

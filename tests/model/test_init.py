@@ -9,7 +9,13 @@ from clearhead.config import ModelConfig
 from clearhead.model import Trace, Transformer
 
 WIDTH, HIDDEN = 64, 160
-SIZE = {"vocab_size": 500, "d_model": WIDTH, "d_ff": HIDDEN, "n_encoder_layers": 3, "n_decoder_layers": 3}
+SIZE = {
+    "vocab_size": 500,
+    "d_model": WIDTH,
+    "d_ff": HIDDEN,
+    "n_encoder_layers": 3,
+    "n_decoder_layers": 3,
+}
 
 
 def made(**changes):
@@ -58,7 +64,11 @@ def test_without_scaling_tokens_positions_and_types_begin_as_in_bert():
     model = made(scale_embeddings=False, positions="learned", n_token_types=100, tie="none")
     for table in (model.tokens.weight, model.source_tokens.weight, model.head.tokens.weight):
         assert spread(table) == pytest.approx(0.02, rel=0.05)
-    for table in (model.encoder.positions.table, model.decoder.positions.table, model.encoder.types.weight):
+    for table in (
+        model.encoder.positions.table,
+        model.decoder.positions.table,
+        model.encoder.types.weight,
+    ):
         assert spread(table) == pytest.approx(0.02, rel=0.05)
 
 

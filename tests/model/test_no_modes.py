@@ -18,11 +18,20 @@ def same(found, expected):
 
 
 @pytest.mark.parametrize(
-    "shape", [{"norm": "post"}, {"norm": "pre", "tie": "none", "logit_bias": True}], ids=["post", "pre"]
+    "shape",
+    [{"norm": "post"}, {"norm": "pre", "tie": "none", "logit_bias": True}],
+    ids=["post", "pre"],
 )
 @pytest.mark.parametrize("listening", [False, True], ids=["fused", "spelled out"])
 def test_gradients_are_those_of_finite_differences(build, ids, real, shape, listening):
-    tiny = {"d_model": 4, "d_ff": 6, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1, "activation": "silu"}
+    tiny = {
+        "d_model": 4,
+        "d_ff": 6,
+        "n_heads": 2,
+        "n_encoder_layers": 1,
+        "n_decoder_layers": 1,
+        "activation": "silu",
+    }
     model = build(**tiny, vocab_size=7, **shape).double()
     weights = {name: weight.detach().requires_grad_() for name, weight in model.named_parameters()}
     inputs = (ids(2, 3, n=7), ids(2, 3, seed=1, n=7), real(3, 2))
@@ -36,9 +45,20 @@ def test_gradients_are_those_of_finite_differences(build, ids, real, shape, list
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_every_weight_learns(build, ids, norm):
-    model = build(norm=norm, tie="none", logit_bias=True, embedding_norm=True, n_token_types=2, positions="learned")
+    model = build(
+        norm=norm,
+        tie="none",
+        logit_bias=True,
+        embedding_norm=True,
+        n_token_types=2,
+        positions="learned",
+    )
     model(ids(3, 6), ids(3, 6)).logsumexp(dim=-1).sum().backward()
-    assert [name for name, weight in model.named_parameters() if weight.grad is None or not weight.grad.any()] == []
+    assert [
+        name
+        for name, weight in model.named_parameters()
+        if weight.grad is None or not weight.grad.any()
+    ] == []
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
@@ -47,7 +67,9 @@ def test_trains_and_decodes_in_other_precisions(build, ids, real, dtype, positio
     model, cache = build(positions=positions, attention_dropout=0.1).to(dtype), build().new_cache()
     logits = model.train()(ids(2, 5), ids(2, 4), real(5, 3))
     logits.float().logsumexp(dim=-1).sum().backward()
-    assert all(weight.grad.dtype == dtype and weight.grad.isfinite().all() for weight in model.parameters())
+    assert all(
+        weight.grad.dtype == dtype and weight.grad.isfinite().all() for weight in model.parameters()
+    )
     model.eval()
     mask = masks.padding(real(5, 3))
     found = model.decode(ids(2, 4), model.encode(ids(2, 5), mask), mask, cache)
@@ -83,7 +105,11 @@ def test_threads_sharing_one_model_get_the_answers_of_one(build, ids):
 def everything_on(model):
     """What the modules hold, by identity: attributes, hooks, parameters, buffers."""
     tables = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks")
-    held = {(path, name): id(value) for path, module in model.named_modules() for name, value in vars(module).items()}
+    held = {
+        (path, name): id(value)
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+    }
     inside = {
         (path, table, name): id(value)
         for path, module in model.named_modules()
@@ -95,7 +121,10 @@ def everything_on(model):
 
 def test_a_forward_pass_stores_nothing_on_the_modules(build, ids):
     model = build(norm="pre")
-    before, weights = everything_on(model), {name: value.clone() for name, value in model.state_dict().items()}
+    before, weights = (
+        everything_on(model),
+        {name: value.clone() for name, value in model.state_dict().items()},
+    )
     decode(model, ids(2, 5), ids(2, 4), Trace({"decoder.0.cross.z": torch.zeros_like}))
     model.train()(ids(2, 5), ids(2, 4))
     model.eval()
@@ -134,5 +163,7 @@ for shape, inputs in (
 
 def test_compiles_without_graph_breaks_when_silent(project):
     """In a process of its own, where no type checker stands between the compiler and the code."""
-    run = subprocess.run([sys.executable, "-c", COMPILED], cwd=project, capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-c", COMPILED], cwd=project, capture_output=True, text=True
+    )
     assert run.returncode == 0, run.stderr[-3000:]

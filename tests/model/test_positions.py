@@ -29,7 +29,12 @@ def test_a_step_of_k_is_one_linear_map_wherever_it_is_taken(k, d_model):
             [[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]
         )
     positions = torch.arange(1500)
-    assert_close(sinusoids(positions, d_model) @ turn.T, sinusoids(positions + k, d_model), atol=1e-5, rtol=1e-5)
+    assert_close(
+        sinusoids(positions, d_model) @ turn.T,
+        sinusoids(positions + k, d_model),
+        atol=1e-5,
+        rtol=1e-5,
+    )
 
 
 def test_sinusoids_go_on_beyond_the_table_as_they_began():

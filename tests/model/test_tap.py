@@ -18,12 +18,17 @@ def block(*attentions, norm):
         inside = [f"{part}.{name}" for name in (FEED_FORWARD if part == "ff" else ATTENTION)]
         around = [f"{part}.norm", f"{part}.add"]
         names += ["resid_mid"] * (part == "ff")
-        names += [around[0], *inside, around[1]] if norm == "pre" else [*inside, around[1], around[0]]
+        names += (
+            [around[0], *inside, around[1]] if norm == "pre" else [*inside, around[1], around[0]]
+        )
     return [*names, "resid_post"]
 
 
 def stack(name, *attentions, norm, last, embedding=EMBEDDING):
-    names = [*embedding, *(f"{index}.{part}" for index in range(2) for part in block(*attentions, norm=norm))]
+    names = [
+        *embedding,
+        *(f"{index}.{part}" for index in range(2) for part in block(*attentions, norm=norm)),
+    ]
     return [f"{name}.{part}" for part in (*names, "out", *last)]
 
 
@@ -36,7 +41,9 @@ def names(shape):
         return stack("encoder", "self", norm=norm, last=last, embedding=embedding)
     if family == "decoder":
         return stack("decoder", "self", norm=norm, last=["logits"])
-    return stack("encoder", "self", norm=norm, last=[]) + stack("decoder", "self", "cross", norm=norm, last=["logits"])
+    return stack("encoder", "self", norm=norm, last=[]) + stack(
+        "decoder", "self", "cross", norm=norm, last=["logits"]
+    )
 
 
 SHAPES = {
@@ -60,7 +67,9 @@ def run(build, ids, real, shape):
 
     def go(tap):
         inputs = {"source": ids(2, 5), "real": real(5, 3)} if family != "decoder" else {}
-        return model(**inputs, **({"target": ids(2, 4, seed=1)} if family != "encoder" else {}), tap=tap)
+        return model(
+            **inputs, **({"target": ids(2, 4, seed=1)} if family != "encoder" else {}), tap=tap
+        )
 
     return go
 
@@ -97,12 +106,16 @@ def test_an_edit_changes_what_follows_and_nothing_before_it(run):
     before = run(plain)
     paths = list(plain.seen)
     for place, path in enumerate(paths):
-        edited = Trace({path: lambda x: x + torch.randn(x.shape, generator=torch.Generator().manual_seed(0))})
+        edited = Trace(
+            {path: lambda x: x + torch.randn(x.shape, generator=torch.Generator().manual_seed(0))}
+        )
         after = run(edited)
         assert not torch.allclose(before, after, atol=1e-3), f"{path} is edited in vain"
         assert not torch.equal(plain[path], edited[path]), path
         for earlier in paths[:place]:
-            assert torch.equal(plain[earlier], edited[earlier]), f"an edit of {path} reached back to {earlier}"
+            assert torch.equal(plain[earlier], edited[earlier]), (
+                f"an edit of {path} reached back to {earlier}"
+            )
 
 
 def test_silencing_a_head_equals_a_model_whose_output_matrix_ignores_it(build, ids):

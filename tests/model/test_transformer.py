@@ -53,7 +53,9 @@ def test_padding_and_neighbours_do_not_change_a_class(build, ids, real, pooling,
         same(together[row], model(source[row : row + 1, :length])[0])
 
 
-def test_without_positions_the_encoder_is_permutation_equivariant_and_with_them_it_is_not(build, ids):
+def test_without_positions_the_encoder_is_permutation_equivariant_and_with_them_it_is_not(
+    build, ids
+):
     model, source, order = build(), ids(2, 6), torch.tensor([3, 0, 5, 1, 4, 2])
 
     def read(source, **edits):

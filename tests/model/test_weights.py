@@ -65,17 +65,29 @@ def both(*names):
 
 
 def test_names_of_weights_are_these_because_they_are_the_file_format(build):
-    bert = {"family": "encoder", "positions": "learned", "n_token_types": 2, "embedding_norm": True, "logit_bias": True}
+    bert = {
+        "family": "encoder",
+        "positions": "learned",
+        "n_token_types": 2,
+        "embedding_norm": True,
+        "logit_bias": True,
+    }
     embedding = {"encoder.positions.table", "encoder.types.weight", *both("encoder.norm_embedding")}
     encoder, decoder = layers("encoder", NO_CROSS), layers("decoder", BLOCK)
     expected = {
         "translator": ({}, {"tokens.weight"} | encoder | decoder),
-        "pre-norm": ({"norm": "pre"}, {"tokens.weight"} | encoder | decoder | both("encoder.norm", "decoder.norm")),
+        "pre-norm": (
+            {"norm": "pre"},
+            {"tokens.weight"} | encoder | decoder | both("encoder.norm", "decoder.norm"),
+        ),
         "untied": (
             {"tie": "none"},
             {"tokens.weight", "source_tokens.weight", "head.tokens.weight"} | encoder | decoder,
         ),
-        "bert": (bert, {"tokens.weight", "head.bias"} | embedding | encoder | both("head.dense", "head.norm")),
+        "bert": (
+            bert,
+            {"tokens.weight", "head.bias"} | embedding | encoder | both("head.dense", "head.norm"),
+        ),
         "classifier": (
             {"family": "encoder", "n_classes": 3},
             {"tokens.weight"} | encoder | both("classifier.dense", "classifier.out"),

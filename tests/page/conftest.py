@@ -47,9 +47,13 @@ def look_at(build) -> Callable[..., Look]:
     """A look at so many source and target tokens, in a model with these settings; made once."""
 
     @cache
-    def look(n_source: int = 7, n_target: int = 9, spell=spelled, words=("in", "out"), **settings: Any) -> Look:
+    def look(
+        n_source: int = 7, n_target: int = 9, spell=spelled, words=("in", "out"), **settings: Any
+    ) -> Look:
         model = build(**settings)
-        draw = lambda n, seed: torch.randint(4, 64, (n,), generator=torch.Generator().manual_seed(seed)).tolist()  # noqa: E731
+        draw = lambda n, seed: torch.randint(
+            4, 64, (n,), generator=torch.Generator().manual_seed(seed)
+        ).tolist()  # noqa: E731
         source = [*draw(n_source - 1, 0), 2] if model.config.family != "decoder" else []
         if model.config.family == "encoder" and not model.config.n_classes:
             source[1] = 3
@@ -66,7 +70,11 @@ def look_at(build) -> Callable[..., Look]:
 @pytest.fixture(scope="session")
 def translator() -> Translator:
     """A translator whose weights are random: it speaks nonsense, by beam search."""
-    texts = ["the cat sees the dog .", "ein Hund sieht 12 Katzen !", "we eat bread , and they drink water ?"] * 5
+    texts = [
+        "the cat sees the dog .",
+        "ein Hund sieht 12 Katzen !",
+        "we eat bread , and they drink water ?",
+    ] * 5
     tokenizer = Tokenizer.learn(texts, TokenizerConfig(vocab_size=400))
     shape = ModelConfig(**{**SMALL, "vocab_size": tokenizer.vocab_size})
     torch.manual_seed(0)
@@ -79,7 +87,9 @@ def translator() -> Translator:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Headless Chromium; where there is none, these tests are skipped, but never in CI."""
-    program = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    program = (
+        os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    )
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -90,7 +100,9 @@ def browser() -> Iterator[Any]:
             pytest.fail(reason)
         pytest.skip(reason)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
+        )
         yield browser
         browser.close()
 
@@ -116,7 +128,10 @@ def tab_for(browser, events) -> Callable[..., Any]:
         tab = context.new_page()
         tab.set_default_timeout(10_000)
         tab.on("pageerror", lambda error: events["complaints"].append(str(error)))
-        tab.on("console", lambda said: events["complaints"].append(said.text) if said.type == "error" else None)
+        tab.on(
+            "console",
+            lambda said: events["complaints"].append(said.text) if said.type == "error" else None,
+        )
         return tab
 
     return tab
@@ -146,7 +161,9 @@ def visit(tab_for, events, file_of) -> Iterator[Callable[..., Any]]:
     for list_ in events.values():
         list_.clear()
 
-    def open_(look: Look | str, address: str = "", width: int = 1280, ready: bool = True, **options: Any) -> Any:
+    def open_(
+        look: Look | str, address: str = "", width: int = 1280, ready: bool = True, **options: Any
+    ) -> Any:
         tab = tab_for(width, **options)
         tab.goto("about:blank")
         tab.goto(file_of(look).as_uri() + address)

@@ -13,15 +13,25 @@ KILOBYTE, MEGABYTE = 1_000, 1_000_000
 
 
 def modules():
-    return [path for folder in (PAGE, PAGE / "views") for path in folder.iterdir() if path.name.endswith(".js")]
+    return [
+        path
+        for folder in (PAGE, PAGE / "views")
+        for path in folder.iterdir()
+        if path.name.endswith(".js")
+    ]
 
 
 def test_the_modules_are_small_and_depend_on_nothing():
-    assert sum(len(path.read_bytes()) for path in [*modules(), PAGE / "look.css", PAGE / "look.html"]) < 150 * KILOBYTE
+    assert (
+        sum(len(path.read_bytes()) for path in [*modules(), PAGE / "look.css", PAGE / "look.html"])
+        < 150 * KILOBYTE
+    )
     for path in modules():
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), path
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", text), path
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", text
+        ), path
         assert all(name.startswith(".") for name in re.findall(r'from "([^"]+)"', text)), path
 
 
@@ -57,7 +67,9 @@ def test_thirty_tokens_fit_and_can_be_used_within_a_second(visit, look_at, prese
     for _ in range(4):  # the machine may be busy with something else
         tab = visit(look)
         begun = tab.evaluate("performance.getEntriesByType('navigation')[0].responseStart")
-        waits.append(tab.evaluate("performance.getEntriesByName('look-ready')[0].startTime") - begun)
+        waits.append(
+            tab.evaluate("performance.getEntriesByName('look-ready')[0].startTime") - begun
+        )
         if waits[-1] < 1_000:
             break
     assert min(waits) < 1_000

@@ -24,7 +24,13 @@ def test_the_keyboard_alone_reaches_the_arithmetic_of_a_cell(visit, look_at):
     for key in ["ArrowDown", "ArrowDown", "ArrowRight", ".", "]", "2"]:
         tab.keyboard.press(key)
     now = tab.evaluate("look.state.now")
-    assert (now["q"], now["k"], now["head"], now["block"], now["stage"]) == (2, 1, 1, "decoder.1.cross", 2)
+    assert (now["q"], now["k"], now["head"], now["block"], now["stage"]) == (
+        2,
+        1,
+        1,
+        "decoder.1.cross",
+        2,
+    )
     assert "head 1, row 2, column 1" in tab.locator(".cell-name").inner_text()
     assert "It looks at" in tab.locator("[role=status]").inner_text()
     tab.keyboard.press("End")
@@ -51,9 +57,13 @@ def test_the_table_holds_what_the_picture_shows(visit, look_at):
     tab = visit(look, "#/heads?block=encoder.1.self&head=3&table=true")
     shown = [
         float(text)
-        for text in tab.locator(".twin td[data-value]").evaluate_all("(all) => all.map((cell) => cell.dataset.value)")
+        for text in tab.locator(".twin td[data-value]").evaluate_all(
+            "(all) => all.map((cell) => cell.dataset.value)"
+        )
     ]
-    np.testing.assert_allclose(np.reshape(shown, (7, 7)), look.seen["encoder.1.self.pattern"][3], atol=1e-7)
+    np.testing.assert_allclose(
+        np.reshape(shown, (7, 7)), look.seen["encoder.1.self.pattern"][3], atol=1e-7
+    )
 
 
 def test_a_cell_is_as_dark_as_its_weight(visit, look_at):
@@ -72,10 +82,14 @@ def test_a_cell_is_as_dark_as_its_weight(visit, look_at):
     assert np.corrcoef(light, weights)[0, 1] < -0.98
 
 
-@pytest.mark.parametrize("settings", [{}, {"family": "encoder", "n_classes": 2}, {"family": "decoder"}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"family": "encoder", "n_classes": 2}, {"family": "decoder"}], ids=str
+)
 def test_every_view_of_every_family_fits_the_screen(visit, look_at, settings):
     tab = visit(look_at(**settings), width=640)
-    names = tab.evaluate("[...document.querySelectorAll('nav a')].map((link) => /\\w+/.exec(link.hash)[0])")
+    names = tab.evaluate(
+        "[...document.querySelectorAll('nav a')].map((link) => /\\w+/.exec(link.hash)[0])"
+    )
     assert len(names) >= 6
     assert ("alignment" in names) == (not settings)
     for name in names:
@@ -138,7 +152,9 @@ def test_text_can_be_read_by_day_and_by_night(visit, look_at):
 
 def test_nothing_moves_where_motion_is_not_wanted(visit, look_at):
     tab = visit(look_at(), "#/output", reduced_motion="reduce")
-    assert tab.evaluate("getComputedStyle(document.querySelector('.bar')).transitionDuration") == "0s"
+    assert (
+        tab.evaluate("getComputedStyle(document.querySelector('.bar')).transitionDuration") == "0s"
+    )
 
 
 def test_a_long_text_is_pooled_and_says_so(visit, look_at):
@@ -158,10 +174,16 @@ def test_a_long_text_is_pooled_and_says_so(visit, look_at):
 
 def test_a_film_plays_through_its_checkpoints(visit, look_at):
     look = look_at()
-    film = {"steps": [10, 20, 30], "loss": [3.0, 2.0, 1.5], "source": ["a"] * 4, "target": ["b"] * 4}
+    film = {
+        "steps": [10, 20, 30],
+        "loss": [3.0, 2.0, 1.5],
+        "source": ["a"] * 4,
+        "target": ["b"] * 4,
+    }
     frames = np.random.default_rng(0).random((3, 4, 4, 4), dtype=np.float32)
     tab = visit(
-        page({**look.meta(), "film": film}, {**look.tensors(), "film.encoder.0.self": frames}), "#/film?frame=1"
+        page({**look.meta(), "film": film}, {**look.tensors(), "film.encoder.0.self": frames}),
+        "#/film?frame=1",
     )
     assert "step 20, loss 2.00" in tab.locator("output").inner_text()
     picture = "document.querySelector('.film canvas').toDataURL()"

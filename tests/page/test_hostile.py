@@ -20,7 +20,9 @@ VIEWS = ["map", "tokens", "attention", "heads", "block", "alignment", "output"]
 def test_hostile_text_is_shown_and_does_nothing(visit, look_at):
     texts = list(TEXTS.values())
     whole = "".join(texts)
-    look = look_at(11, 10, spell=lambda ids: [f"▁{texts[n % len(texts)]}" for n in ids], words=(whole, EVIL))
+    look = look_at(
+        11, 10, spell=lambda ids: [f"▁{texts[n % len(texts)]}" for n in ids], words=(whole, EVIL)
+    )
     tab = visit(look, width=320)
     for view in VIEWS:
         tab.evaluate("(view) => look.state.set({ view, table: true })", view)
@@ -53,11 +55,16 @@ def test_the_policy_forbids_every_other_script(look_at, browser, tmp_path):
     """Even markup that got into the file by another way could not act, nor call home."""
     file = tmp_path / "evil.html"
     more = "<script>window.hit = 1</script><img src=x onerror='window.hit = 1'><script src='https://example.com/x.js'></script>"
-    file.write_text(look_at().html().replace('<div id="look">', f'{more}<div id="look">'), encoding="utf-8")
+    file.write_text(
+        look_at().html().replace('<div id="look">', f'{more}<div id="look">'), encoding="utf-8"
+    )
     context = browser.new_context()
     tab = context.new_page()
     asked = []
-    context.route(lambda url: url.startswith("http"), lambda route: asked.append(route.request.url) or route.abort())
+    context.route(
+        lambda url: url.startswith("http"),
+        lambda route: asked.append(route.request.url) or route.abort(),
+    )
     tab.goto(file.as_uri())
     tab.wait_for_selector("html[data-ready]")
     assert tab.evaluate("window.hit") is None

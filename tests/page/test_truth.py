@@ -16,7 +16,9 @@ SHAPES = {
     "classifies": {"family": "encoder", "n_classes": 3, "norm": "pre", "positions": "learned"},
     "writes": {"family": "decoder", "norm": "pre", "scale_embeddings": False},
 }
-STAGES = """([id, head]) => look.attention(id).stages(head).map((stage) => Array.from(stage, String))"""
+STAGES = (
+    """([id, head]) => look.attention(id).stages(head).map((stage) => Array.from(stage, String))"""
+)
 CELLS = """(places) => places.map((place) => {
     look.state.set(place);
     return [...document.querySelectorAll("#ledger .check")].map(({ dataset }) => ({ ...dataset }));
@@ -46,7 +48,9 @@ def test_the_four_stages_are_the_models_own(visit, look):
             hidden = (np.array(stages[2]) == "-Infinity").reshape(expected.shape)
             assert ((pattern == 0) == hidden).all()
             own = part["id"].startswith("decoder") and part["id"].endswith("self")
-            assert (hidden == np.triu(np.ones(expected.shape), 1) * own).all(), "only a decoder hides what comes later"
+            assert (hidden == np.triu(np.ones(expected.shape), 1) * own).all(), (
+                "only a decoder hides what comes later"
+            )
 
 
 def test_the_arithmetic_of_every_cell_agrees_with_the_model(visit, look):
@@ -54,14 +58,23 @@ def test_the_arithmetic_of_every_cell_agrees_with_the_model(visit, look):
     for part in attentions(look):
         n_heads, n_rows, n_columns = look.seen[f"{part['id']}.pattern"].shape
         n_cells = 13 if part["id"].endswith("cross") else 9
-        cells = zip(*(random.integers(n, size=n_cells).tolist() for n in (n_heads, n_rows, n_columns)), strict=True)
-        places = [{"view": "attention", "block": part["id"], "head": h, "q": q, "k": k} for h, q, k in cells]
+        cells = zip(
+            *(random.integers(n, size=n_cells).tolist() for n in (n_heads, n_rows, n_columns)),
+            strict=True,
+        )
+        places = [
+            {"view": "attention", "block": part["id"], "head": h, "q": q, "k": k}
+            for h, q, k in cells
+        ]
         for place, checks in zip(places, tab.evaluate(CELLS, places), strict=True):
             assert len(checks) == 4, place  # q · k, scaled, weight, z
             assert all(check["agrees"] == "true" for check in checks), (place, checks)
             cell = place["head"], place["q"], place["k"]
             for check, name in zip(checks, ("scores", "scaled", "pattern"), strict=False):
-                shown, expected = float(check["model"]), look.seen[f"{part['id']}.{name}"][cell].item()
+                shown, expected = (
+                    float(check["model"]),
+                    look.seen[f"{part['id']}.{name}"][cell].item(),
+                )
                 assert shown == pytest.approx(expected, rel=1e-6, abs=1e-7), (place, name)
 
 
@@ -69,8 +82,16 @@ def test_the_arithmetic_of_vectors_and_outputs_agrees_with_the_model(visit, look
     tab, meta = visit(look), look.meta()
     layers = [part["id"].rpartition(".")[0] for part in attentions(look)]
     sides = list(meta["segments"])
-    places = [{"view": "tokens", "segment": side, "pos": pos, "dim": 5 * pos} for side in sides for pos in range(3)]
-    places += [{"view": "block", "layer": layer, "pos": pos, "dim": 7 * pos} for layer in layers for pos in range(3)]
+    places = [
+        {"view": "tokens", "segment": side, "pos": pos, "dim": 5 * pos}
+        for side in sides
+        for pos in range(3)
+    ]
+    places += [
+        {"view": "block", "layer": layer, "pos": pos, "dim": 7 * pos}
+        for layer in layers
+        for pos in range(3)
+    ]
     places += [{"view": "output", "step": step} for step in range(3) if look.target]
     for place, checks in zip(places, tab.evaluate(CELLS, places), strict=True):
         assert checks, place
@@ -86,14 +107,18 @@ def test_rows_and_columns_are_not_swapped(visit, look_at):
     target = look.target[20].text.strip("▁"), look.predicted[20].text.strip("▁")
     assert row.locator("th").inner_text().strip("·") == " → ".join(target)
     shown = [float(cell.get_attribute("data-value")) for cell in row.locator("td").all()]
-    np.testing.assert_allclose(shown, look.seen["decoder.1.cross.pattern"][0, 20].numpy(), atol=1e-7)
+    np.testing.assert_allclose(
+        shown, look.seen["decoder.1.cross.pattern"][0, 20].numpy(), atol=1e-7
+    )
 
 
 def test_pointing_at_a_row_shows_that_row_in_every_stage(visit, look_at):
     tab = visit(look_at(7, 23), "#/attention?block=decoder.0.cross")
     canvas = tab.locator(".attention > .matrix canvas")
     box = canvas.bounding_box()
-    canvas.click(position={"x": box["width"] - 56, "y": box["height"] - 3})  # beside the sums, the last cell
+    canvas.click(
+        position={"x": box["width"] - 56, "y": box["height"] - 3}
+    )  # beside the sums, the last cell
     assert tab.evaluate("[look.state.now.q, look.state.now.k]") == [22, 6]
     assert "column 6" in tab.locator(".cell-name").inner_text()
 
@@ -115,7 +140,9 @@ def test_a_sentence_in_a_padded_batch_looks_as_alone(build, look_at, visit):
     real[0, 7:] = False
     build()(batch, torch.tensor([[token.id for token in look.target]] * 2), real, tap=trace)
     shown = visit(look).evaluate("Array.from(look.attention('decoder.1.cross').weights(2))")
-    np.testing.assert_allclose(shown, trace["decoder.1.cross.pattern"][0, 2, :, :7].flatten(), atol=1e-5)
+    np.testing.assert_allclose(
+        shown, trace["decoder.1.cross.pattern"][0, 2, :, :7].flatten(), atol=1e-5
+    )
 
 
 def test_texts_tokens_steps_and_search_are_those_of_the_translator(visit, translator):
@@ -194,7 +221,9 @@ def test_the_data_taken_out_is_the_data_put_in(visit, look_at, tmp_path):
     assert all((tensors[name] == value).all() for name, value in look.tensors().items())
     assert json.loads(saved("What happened, JSON").read_text())["output"] == "out"
     rows = [line.split(",")[1:] for line in saved("Table, CSV").read_text().splitlines()[1:]]
-    np.testing.assert_allclose(np.array(rows, dtype=float), look.seen["decoder.1.cross.pattern"][2], atol=1e-7)
+    np.testing.assert_allclose(
+        np.array(rows, dtype=float), look.seen["decoder.1.cross.pattern"][2], atol=1e-7
+    )
     drawing = saved("Drawing, SVG").read_text()
     assert "<svg" in drawing
     assert "<script" not in drawing
@@ -203,11 +232,19 @@ def test_the_data_taken_out_is_the_data_put_in(visit, look_at, tmp_path):
 
 def test_a_changed_model_is_shown_as_it_was_changed(visit, translator):
     """Without √d_k the arithmetic divides by nothing and still agrees; without positions the sines do not agree."""
-    tab = visit(translator.look("the cat", edit="no-scale"), "#/attention?block=encoder.1.self&q=1&k=1")
+    tab = visit(
+        translator.look("the cat", edit="no-scale"), "#/attention?block=encoder.1.self&q=1&k=1"
+    )
     assert "Not divided" in tab.locator("#ledger").inner_text()
-    assert tab.locator(".check").evaluate_all("(all) => all.map(({ dataset }) => dataset.agrees)") == ["true"] * 4
+    assert (
+        tab.locator(".check").evaluate_all("(all) => all.map(({ dataset }) => dataset.agrees)")
+        == ["true"] * 4
+    )
     tab = visit(translator.look("the cat", edit="no-positions"), "#/tokens?pos=1&dim=0")
     assert tab.locator(".differs").inner_text().endswith("the model was changed here")
     assert "no-positions" in tab.locator("header .notice").inner_text()
-    tab = visit(translator.look("the cat", edit="no-mask"), "#/attention?block=decoder.1.self&q=0&k=1&stage=3")
+    tab = visit(
+        translator.look("the cat", edit="no-mask"),
+        "#/attention?block=decoder.1.self&q=0&k=1&stage=3",
+    )
     assert "it may look" in tab.locator("#ledger").inner_text()

@@ -11,7 +11,11 @@ from clearhead.folder import RunFolder
 from clearhead.model import Transformer
 from clearhead.text import Tokenizer
 
-TEXTS = ["the cat sees the dog .", "ein Hund sieht 12 Katzen !", "we eat bread , and they drink water ?"] * 5
+TEXTS = [
+    "the cat sees the dog .",
+    "ein Hund sieht 12 Katzen !",
+    "we eat bread , and they drink water ?",
+] * 5
 
 
 def random_run(path: Path, seed: int = 0) -> Path:
@@ -19,7 +23,12 @@ def random_run(path: Path, seed: int = 0) -> Path:
     tokenizer = Tokenizer.learn(TEXTS, TokenizerConfig(vocab_size=400))
     config = Config(
         model=ModelConfig(
-            vocab_size=tokenizer.vocab_size, d_model=16, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=2
+            vocab_size=tokenizer.vocab_size,
+            d_model=16,
+            d_ff=16,
+            n_heads=2,
+            n_encoder_layers=1,
+            n_decoder_layers=2,
         ),
         data=DataConfig(max_length=40),
         decode=DecodeConfig(beam=2, max_extra=5, guard=False),

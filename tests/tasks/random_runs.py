@@ -11,7 +11,11 @@ from clearhead.model import Transformer
 from clearhead.tasks.defaults import with_defaults
 from clearhead.text import Tokenizer
 
-TEXTS = ["the cat sees the dog .", "ein Hund sieht 12 Katzen !", "we eat bread , and they drink water ?"] * 5
+TEXTS = [
+    "the cat sees the dog .",
+    "ein Hund sieht 12 Katzen !",
+    "we eat bread , and they drink water ?",
+] * 5
 
 
 def random_folder(path: Path, task: str, family: str, method: str = "bpe", **data: Any) -> Path:

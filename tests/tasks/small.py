@@ -4,7 +4,14 @@ import random
 from pathlib import Path
 from typing import Any
 
-from clearhead.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainConfig, with_settings
+from clearhead.config import (
+    Config,
+    DataConfig,
+    ModelConfig,
+    TokenizerConfig,
+    TrainConfig,
+    with_settings,
+)
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit
 from clearhead.train import Report
@@ -20,7 +27,9 @@ def write_reviews(path: Path, n: int = 120, several: bool = False) -> Path:
     for _ in range(n):
         word, thing = choice.choice(GOOD + BAD), choice.choice(THINGS)
         label = "good" if word in GOOD else "bad"
-        lines.append(f"{label}{f',{thing}' if several else ''}\tthe {thing} was {word} , they say\n")
+        lines.append(
+            f"{label}{f',{thing}' if several else ''}\tthe {thing} was {word} , they say\n"
+        )
     path.write_text("".join(lines))
     return path
 
@@ -28,18 +37,24 @@ def write_reviews(path: Path, n: int = 120, several: bool = False) -> Path:
 def write_prose(path: Path, n: int = 200) -> Path:
     choice = random.Random(2)
     words = [*GOOD, *BAD, *THINGS, "the", "was", "they", "say", "and", "a"]
-    path.write_text("".join(" ".join(choice.choices(words, k=choice.randint(3, 9))) + "\n" for _ in range(n)))
+    path.write_text(
+        "".join(" ".join(choice.choices(words, k=choice.randint(3, 9))) + "\n" for _ in range(n))
+    )
     return path
 
 
 def small_config(file: Path, steps: int = 6, **settings: Any) -> Config:
     config = Config(
-        model=ModelConfig(d_model=16, d_ff=32, n_heads=2, n_encoder_layers=2, n_decoder_layers=1, dropout=0.1),
+        model=ModelConfig(
+            d_model=16, d_ff=32, n_heads=2, n_encoder_layers=2, n_decoder_layers=1, dropout=0.1
+        ),
         tokenizer=TokenizerConfig(method="words"),
         data=DataConfig(files=(str(file),), batch_tokens=128, window=16),
         train=TrainConfig(max_steps=steps, validate_every=max(1, steps // 2), threads=1),
     )
-    return with_settings(config, [f"{name.replace('__', '.')}={value}" for name, value in settings.items()])
+    return with_settings(
+        config, [f"{name.replace('__', '.')}={value}" for name, value in settings.items()]
+    )
 
 
 def trained(task: str, config: Config, into: Path) -> list[Any]:

@@ -32,7 +32,9 @@ def bot(trained: Chatbot) -> Chatbot:
 
 @pytest.fixture(scope="module")
 def decoder(tmp_path_factory: pytest.TempPathFactory) -> Chatbot:
-    return Chatbot.load(random_folder(tmp_path_factory.mktemp("runs") / "run", "chat", "decoder", max_length=LIMIT))
+    return Chatbot.load(
+        random_folder(tmp_path_factory.mktemp("runs") / "run", "chat", "decoder", max_length=LIMIT)
+    )
 
 
 @settings(max_examples=6)
@@ -45,14 +47,18 @@ def test_what_is_streamed_is_what_is_replied(trained: Chatbot, texts: list[str])
         stream = Kept(trained.stream(text, **SHORT))
         assert "".join(stream) == reply.text == str(reply)
         assert stream.value == reply
-    assert trained.turns == [turn for text, reply in zip(texts, replies, strict=True) for turn in (text, reply.text)]
+    assert trained.turns == [
+        turn for text, reply in zip(texts, replies, strict=True) for turn in (text, reply.text)
+    ]
 
 
 def test_the_same_seed_and_words_make_the_same_conversation(bot: Chatbot) -> None:
     talks = []
     for seed in (1, 1, 2):
         bot.reset()
-        talks.append([bot.reply(text, seed=seed, **SHORT).text for text in ("the cat", "bread", "the cat")])
+        talks.append(
+            [bot.reply(text, seed=seed, **SHORT).text for text in ("the cat", "bread", "the cat")]
+        )
     assert talks[0] == talks[1] != talks[2]
 
 
@@ -85,15 +91,21 @@ def test_an_answer_to_a_conversation_given_whole_remembers_nothing(bot: Chatbot)
     assert bot.reply("the cat", seed=0, **SHORT) == found
 
 
-def test_a_bot_that_learned_pairs_reads_the_last_turn_and_one_that_learned_conversations_all(bot: Chatbot) -> None:
+def test_a_bot_that_learned_pairs_reads_the_last_turn_and_one_that_learned_conversations_all(
+    bot: Chatbot,
+) -> None:
     options = bot.config.decode.but(**SHORT)
-    long, short = (bot.context(turns, options)[0] for turns in (["bread", "12", "the cat"], ["the cat"]))
+    long, short = (
+        bot.context(turns, options)[0] for turns in (["bread", "12", "the cat"], ["the cat"])
+    )
     assert (long == short) == bot.reads_question
     assert len(long) >= len(short)
 
 
 @given(st.lists(TURN, min_size=1, max_size=31).filter(lambda turns: len(turns) % 2 == 1))
-def test_a_long_conversation_is_cut_from_its_oldest_turn_and_says_so(decoder: Chatbot, turns: list[str]) -> None:
+def test_a_long_conversation_is_cut_from_its_oldest_turn_and_says_so(
+    decoder: Chatbot, turns: list[str]
+) -> None:
     bot = decoder
     ids, notes = bot.context(turns, bot.config.decode.but(max_length=20))
     everything = bot.read(turns)
@@ -121,8 +133,12 @@ def test_only_the_bot_s_words_count(
     for batch in chat_batches(store, bot.config).fixed():
         for row, number in enumerate(batch.indices.tolist()):
             judged = batch.target_out[row][batch.counts[row]].tolist()
-            answers = [[*answer, bot.target.end] for answer in bot.target.encode_batch(talks[number][1::2])]
-            kept = [answers[oldest:] for oldest in range(len(answers))]  # long talks lose their oldest turns
+            answers = [
+                [*answer, bot.target.end] for answer in bot.target.encode_batch(talks[number][1::2])
+            ]
+            kept = [
+                answers[oldest:] for oldest in range(len(answers))
+            ]  # long talks lose their oldest turns
             assert judged in [[token for answer in those for token in answer] for those in kept]
 
 

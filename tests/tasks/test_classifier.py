@@ -18,8 +18,13 @@ from clearhead.tasks.classifier import fitted_temperature, probabilities, said
 from clearhead.tasks.fit import fit
 from tasks.small import small_config, trained, write_prose, write_reviews
 
-TEXTS = st.lists(st.sampled_from(["the film was good", "dull", "", "a b c", "🙂 they say", "the " * 90]), max_size=6)
-SCORES = st.lists(st.lists(st.floats(-9, 9, width=32), min_size=3, max_size=3), min_size=1, max_size=8)
+TEXTS = st.lists(
+    st.sampled_from(["the film was good", "dull", "", "a b c", "🙂 they say", "the " * 90]),
+    max_size=6,
+)
+SCORES = st.lists(
+    st.lists(st.floats(-9, 9, width=32), min_size=3, max_size=3), min_size=1, max_size=8
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +38,9 @@ def place(tmp_path_factory):
 def one(place):
     trained(
         "classification",
-        small_config(write_reviews(place / "one.tsv"), 40, data__max_length=20, train__learning_rate=0.02),
+        small_config(
+            write_reviews(place / "one.tsv"), 40, data__max_length=20, train__learning_rate=0.02
+        ),
         place / "one",
     )
     return place / "one"
@@ -41,7 +48,11 @@ def one(place):
 
 @pytest.fixture(scope="module")
 def several(place):
-    trained("classification", small_config(write_reviews(place / "several.tsv", several=True)), place / "several")
+    trained(
+        "classification",
+        small_config(write_reviews(place / "several.tsv", several=True)),
+        place / "several",
+    )
     return place / "several"
 
 
@@ -53,19 +64,29 @@ def test_a_text_in_a_batch_is_classified_as_alone(one, texts):
     for text, each in zip(texts, found, strict=True):
         alone = classifier.classify(text)
         assert alone.labels == each.labels
-        assert [*alone.probabilities.values()] == pytest.approx([*each.probabilities.values()], abs=1e-5)
+        assert [*alone.probabilities.values()] == pytest.approx(
+            [*each.probabilities.values()], abs=1e-5
+        )
 
 
 @given(TEXTS)
 def test_the_probabilities_of_one_label_add_up_to_1_and_the_likeliest_is_the_answer(one, texts):
     for found in clearhead.load(one).classify(texts):
         assert math.isclose(sum(found.probabilities.values()), 1, abs_tol=1e-5)
-        assert str(found) == found.label == max(found.probabilities, key=found.probabilities.__getitem__)
-        assert list(found.probabilities.values()) == sorted(found.probabilities.values(), reverse=True)
+        assert (
+            str(found)
+            == found.label
+            == max(found.probabilities, key=found.probabilities.__getitem__)
+        )
+        assert list(found.probabilities.values()) == sorted(
+            found.probabilities.values(), reverse=True
+        )
 
 
 @given(TEXTS)
-def test_of_several_labels_all_are_said_that_are_likelier_than_not_or_else_the_likeliest(several, texts):
+def test_of_several_labels_all_are_said_that_are_likelier_than_not_or_else_the_likeliest(
+    several, texts
+):
     for found in clearhead.load(several).classify(texts):
         likely = [label for label, probability in found.probabilities.items() if probability > 0.5]
         assert list(found.labels) == likely or (not likely and len(found.labels) == 1)
@@ -75,7 +96,10 @@ def test_of_several_labels_all_are_said_that_are_likelier_than_not_or_else_the_l
 @given(SCORES, st.floats(0.05, 20), st.booleans())
 def test_calibration_changes_no_label(scores, temperature, several):
     scores = torch.tensor(scores)
-    assert said(scores / temperature, several) == said(scores, several) or (scores / temperature == 0).any()
+    assert (
+        said(scores / temperature, several) == said(scores, several)
+        or (scores / temperature == 0).any()
+    )
 
 
 @given(st.floats(0.2, 5), st.booleans())
@@ -87,7 +111,9 @@ def test_the_temperature_that_scores_were_spoiled_with_is_found(temperature, sev
         right = torch.rand(drawn.shape, generator=random) < drawn
     else:
         right = torch.eye(3, dtype=torch.bool)[torch.multinomial(drawn, 1, generator=random)[:, 0]]
-    assert fitted_temperature(scores * temperature, right, several) == pytest.approx(temperature, rel=0.1)
+    assert fitted_temperature(scores * temperature, right, several) == pytest.approx(
+        temperature, rel=0.1
+    )
 
 
 def test_few_texts_that_are_all_right_do_not_make_certain():
@@ -99,7 +125,14 @@ def test_few_texts_that_are_all_right_do_not_make_certain():
 def test_the_folder_is_whole_and_names_its_labels(one, several):
     assert RunFolder(one).config().labels.names == ("bad", "good")
     assert not RunFolder(one).config().labels.several
-    assert RunFolder(several).config().labels.names == ("bad", "book", "film", "game", "good", "song")
+    assert RunFolder(several).config().labels.names == (
+        "bad",
+        "book",
+        "film",
+        "game",
+        "good",
+        "song",
+    )
     assert RunFolder(several).config().labels.several
     assert RunFolder(one).config().labels.temperature != 1
     assert RunFolder(one).verify() == RunFolder(several).verify() == []
@@ -138,8 +171,14 @@ def test_an_assessment_counts_what_the_classifier_says(one):
 
 
 def test_an_assessment_of_several_labels_has_no_confusions(several):
-    found = assess(clearhead.load(several), [Labelled("the film was good , they say", ("good", "film"))])
-    assert [score.name for score in found.scores[:3]] == ["all labels right", "micro F1", "macro F1"]
+    found = assess(
+        clearhead.load(several), [Labelled("the film was good , they say", ("good", "film"))]
+    )
+    assert [score.name for score in found.scores[:3]] == [
+        "all labels right",
+        "micro F1",
+        "macro F1",
+    ]
     assert found.confused == {}
     assert str(found).splitlines()[2].startswith("label")
 
@@ -186,7 +225,9 @@ def test_one_label_or_a_thousand_of_them_is_an_error_that_tells_the_order_of_col
 
 
 def test_a_folder_without_labels_is_no_classifier(place):
-    config = with_settings(small_config(write_prose(place / "prose.txt"), 2), ["model.family=encoder"])
+    config = with_settings(
+        small_config(write_prose(place / "prose.txt"), 2), ["model.family=encoder"]
+    )
     trained("pretraining", config, place / "prose")
     with pytest.raises(FolderError, match="is no classifier"):
         clearhead.Classifier.load(place / "prose")

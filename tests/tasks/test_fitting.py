@@ -28,7 +28,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     talks = conversations(60)
     paths = {name: folder / name for name in ("text.txt", "talk.jsonl", "pairs.tsv")}
     paths["text.txt"].write_text("\n".join(some_stories(30)) + "\n")
-    paths["talk.jsonl"].write_text("".join(json.dumps({"turns": each.turns}) + "\n" for each in talks))
+    paths["talk.jsonl"].write_text(
+        "".join(json.dumps({"turns": each.turns}) + "\n" for each in talks)
+    )
     paths["pairs.tsv"].write_text("".join("\t".join(each.turns[:2]) + "\n" for each in talks))
     return paths
 
@@ -40,10 +42,19 @@ def settings(file: Path, task: str) -> Config:
 
 @pytest.mark.parametrize(
     ("name", "task", "family"),
-    [("text.txt", "writing", "decoder"), ("talk.jsonl", "chat", "decoder"), ("pairs.tsv", "chat", "encoder-decoder")],
+    [
+        ("text.txt", "writing", "decoder"),
+        ("talk.jsonl", "chat", "decoder"),
+        ("pairs.tsv", "chat", "encoder-decoder"),
+    ],
 )
 def test_a_resumed_run_ends_as_an_uninterrupted_one(
-    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, task: str, family: str
+    files: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    task: str,
+    family: str,
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     config = settings(files[name], task)
@@ -53,13 +64,20 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(
         if isinstance(report, Step) and report.step == 5:
             break
     list(fit(TASKS[task](), config, parts))
-    hashes = [hashlib.sha256((run / "weights.safetensors").read_bytes()).hexdigest() for run in (whole, parts)]
+    hashes = [
+        hashlib.sha256((run / "weights.safetensors").read_bytes()).hexdigest()
+        for run in (whole, parts)
+    ]
     assert hashes[0] == hashes[1]
     folder = RunFolder.open(whole)
     assert (folder.config().task, folder.config().model.family) == (task, family)
     assert "loss" in folder.card()
     user = clearhead.load(whole)
-    assert str(user.write("Once", max_length=5)).startswith("Once") if task == "writing" else user.reply("Hi").text != 0
+    assert (
+        str(user.write("Once", max_length=5)).startswith("Once")
+        if task == "writing"
+        else user.reply("Hi").text != 0
+    )
 
 
 def test_the_form_of_a_chatbot_can_be_set(

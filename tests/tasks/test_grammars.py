@@ -10,7 +10,11 @@ from clearhead.tasks.stories import HE, HEROES, SHE, is_held_out, some_stories
 
 
 def test_the_same_seed_makes_the_same_text() -> None:
-    assert conversations(20, seed=1) == list(islice(smalltalk(seed=1), 20)) != conversations(20, seed=2)
+    assert (
+        conversations(20, seed=1)
+        == list(islice(smalltalk(seed=1), 20))
+        != conversations(20, seed=2)
+    )
     assert some_stories(20, seed=1) == some_stories(20, seed=1) != some_stories(20, seed=2)
 
 
@@ -55,7 +59,10 @@ def test_no_held_out_hero_is_in_training() -> None:
         for story in some_stories(300, held_out=held_out):
             hero, name = named.search(story).groups()
             assert is_held_out(name, hero) == held_out
-    share = sum(is_held_out(name, hero) for name in f"{SHE} {HE}".split() for hero in HEROES.split()) / 640
+    share = (
+        sum(is_held_out(name, hero) for name in f"{SHE} {HE}".split() for hero in HEROES.split())
+        / 640
+    )
     assert 0.05 < share < 0.15
 
 
@@ -65,9 +72,16 @@ def test_no_conversation_of_the_test_is_in_training() -> None:
 
 def test_no_held_out_pair_is_in_the_reviews_of_training() -> None:
     known, unseen = some_reviews(800), some_reviews(200, held_out=True)
-    pairs = [(thing, word) for thing in THINGS.split() for word in f"{GOOD} {BAD}".split() if is_unseen(thing, word)]
+    pairs = [
+        (thing, word)
+        for thing in THINGS.split()
+        for word in f"{GOOD} {BAD}".split()
+        if is_unseen(thing, word)
+    ]
     assert 0.05 < len(pairs) / (len(THINGS.split()) * len(f"{GOOD} {BAD}".split())) < 0.15
-    told = re.compile(r"the (\w+) (?:was|wasn't) [^,;.]*?\b(\w+)(?: at all)?(?=[,;.])", re.IGNORECASE)
+    told = re.compile(
+        r"the (\w+) (?:was|wasn't) [^,;.]*?\b(\w+)(?: at all)?(?=[,;.])", re.IGNORECASE
+    )
     assert not {pair for one in known for pair in told.findall(one.text)} & set(pairs)
     assert not {one.text for one in known} & {one.text for one in unseen}
 

@@ -61,7 +61,9 @@ def test_resumed_pre_training_equals_an_uninterrupted_one(place, family):
             break
     half.close()
     trained("pretraining", config, place / f"half-{family}")
-    one, other = (RunFolder(place / f"{name}-{family}").model().state_dict() for name in ("whole", "half"))
+    one, other = (
+        RunFolder(place / f"{name}-{family}").model().state_dict() for name in ("whole", "half")
+    )
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -82,7 +84,10 @@ def test_exactly_the_matching_weights_are_taken_over(place, masked):
 
 def test_frozen_layers_stay_and_the_others_learn(place, masked):
     fine_tuned(place, "frozen", steps=3, train__freeze=1)
-    before, after = RunFolder(masked).model().state_dict(), RunFolder(place / "frozen").model().state_dict()
+    before, after = (
+        RunFolder(masked).model().state_dict(),
+        RunFolder(place / "frozen").model().state_dict(),
+    )
     for name, weight in after.items():
         if name in before:
             below = name.startswith(("tokens.", "encoder.layers.0."))
@@ -100,17 +105,25 @@ def test_a_frozen_run_goes_on_as_if_it_had_not_stopped(place, masked):
     half.close()
     reports = trained("classification", config, place / "frozen-half")
     assert not any(isinstance(report, Inherited) for report in reports)
-    one, other = (RunFolder(place / f"frozen-{name}").model().state_dict() for name in ("whole", "half"))
+    one, other = (
+        RunFolder(place / f"frozen-{name}").model().state_dict() for name in ("whole", "half")
+    )
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_another_tokenizer_is_refused_unless_new_vectors_are_asked_for(place, masked):
-    config = small_config(place / "reviews.tsv", 1, train__start="../masked", tokenizer__vocab_size=18)
+    config = small_config(
+        place / "reviews.tsv", 1, train__start="../masked", tokenizer__vocab_size=18
+    )
     config = config.but(model={})
     with pytest.raises(ConfigError, match=r"makes another tokenizer.*\n.*train.new_vectors=true"):
         trained("classification", config, place / "refused")
     asked = config.but(train=config.train.but(new_vectors=True, freeze=2))
-    told = next(report for report in trained("classification", asked, place / "new") if isinstance(report, Inherited))
+    told = next(
+        report
+        for report in trained("classification", asked, place / "new")
+        if isinstance(report, Inherited)
+    )
     before, after = RunFolder(masked), RunFolder(place / "new")
     theirs, ours = before.tokenizer().vocabulary.ids(), after.tokenizer().vocabulary.ids()
     assert len(ours) == 18
@@ -153,7 +166,9 @@ def test_what_the_model_reads_around_a_gap_is_the_text_with_a_mask(masked):
     tokenizer = filler.tokenizer
     film, mask = tokenizer.encode("the film was"), tokenizer.mask
     rows = []
-    filler.model = lambda row: rows.append(row[0].tolist()) or torch.zeros(1, row.size(1), tokenizer.vocab_size)
+    filler.model = lambda row: (
+        rows.append(row[0].tolist()) or torch.zeros(1, row.size(1), tokenizer.vocab_size)
+    )
     filler.model.tokens = RunFolder(masked).model().tokens
     filler.fill("the film was ____")
     filler.fill("____ film was")
@@ -172,4 +187,6 @@ def test_each_family_that_was_pre_trained_is_used_as_what_it_can_do(place, maske
 
 
 def test_a_run_folder_can_move_before_it_is_begun_with(place, masked):
-    assert RunFolder(place / "taken").config().train.start == os.path.relpath(masked, place / "taken")
+    assert RunFolder(place / "taken").config().train.start == os.path.relpath(
+        masked, place / "taken"
+    )

@@ -8,7 +8,15 @@ from random import Random
 import pytest
 
 from clearhead.tasks.phrasebook import held_out_pairs, is_held_out, phrasebook, training_pairs
-from clearhead.tasks.phrasebook.grammar import Adverb, Clause, english, german, noun_phrase, pronoun, with_preposition
+from clearhead.tasks.phrasebook.grammar import (
+    Adverb,
+    Clause,
+    english,
+    german,
+    noun_phrase,
+    pronoun,
+    with_preposition,
+)
 from clearhead.tasks.phrasebook.lexicon import ALL_ADJECTIVES, ALL_NOUNS, ALL_VERBS
 from clearhead.tasks.phrasebook.sentences import Sentence, sentence
 
@@ -24,7 +32,9 @@ CASE_AFTER = {"mit": "3", "für": "4", "zum": "3", "zur": "3", "im": "3", "ins":
 FORMS = defaultdict(set)
 for each in ALL_NOUNS:
     FORMS[each.german] |= {each.gender + case for case in "134"}
-    FORMS[each.german_plural] |= {"p1", "p4"} | ({"p3"} if each.german_plural[-1] in "ns" else set())
+    FORMS[each.german_plural] |= {"p1", "p4"} | (
+        {"p3"} if each.german_plural[-1] in "ns" else set()
+    )
     FORMS[each.german_plural + "n"] |= {"p3"}
 
 
@@ -55,7 +65,11 @@ def test_the_same_seed_makes_the_same_sentences(sentences):
 def test_every_sentence_is_there_once_and_has_one_translation(sentences):
     known = {source: target for source, target, _ in sentences}
     assert len(known) == len(sentences)
-    again = [(source, target) for source, target, _ in islice(phrasebook(seed=2), 3_000) if source in known]
+    again = [
+        (source, target)
+        for source, target, _ in islice(phrasebook(seed=2), 3_000)
+        if source in known
+    ]
     assert len(again) > 30
     assert all(known[source] == target for source, target in again)
 
@@ -73,16 +87,36 @@ def test_sentences_are_written_as_sentences_are(sentences):
 
 
 def test_german_nouns_are_capitalised_and_nothing_else_is(sentences):
-    capitalised = {*FORMS, "Uhr", "Zeit", "Euro", "Nähe", "Tag", "Morgen", "Abend", "Woche", "Sie", "Ihnen"}
+    capitalised = {
+        *FORMS,
+        "Uhr",
+        "Zeit",
+        "Euro",
+        "Nähe",
+        "Tag",
+        "Morgen",
+        "Abend",
+        "Woche",
+        "Sie",
+        "Ihnen",
+    }
     for _, target, _ in sentences:
         for word in words(target)[1:]:
-            is_name = word in capitalised or word.endswith("tag") or re.fullmatch("Ihr(e[mnr]?)?|Mittwoch", word)
+            is_name = (
+                word in capitalised
+                or word.endswith("tag")
+                or re.fullmatch("Ihr(e[mnr]?)?|Mittwoch", word)
+            )
             assert word[0].isupper() == bool(is_name), target
 
 
 def test_articles_agree_with_their_nouns_in_gender_number_and_case(sentences):
-    adjectives = "|".join({"teuer": "teur", "müde": "müd"}.get(each.german, each.german) for each in ALL_ADJECTIVES)
-    pattern = re.compile(rf"(?:(\w+) )?\b({'|'.join(GENDERS_OF)}) (?:({adjectives})(e[mnrs]?) )?([A-ZÄÖÜ]\w+)", re.I)
+    adjectives = "|".join(
+        {"teuer": "teur", "müde": "müd"}.get(each.german, each.german) for each in ALL_ADJECTIVES
+    )
+    pattern = re.compile(
+        rf"(?:(\w+) )?\b({'|'.join(GENDERS_OF)}) (?:({adjectives})(e[mnrs]?) )?([A-ZÄÖÜ]\w+)", re.I
+    )
     n_found = 0
     for _, target, _ in sentences:
         for before, article, _, ending, noun in pattern.findall(target):
@@ -95,8 +129,12 @@ def test_articles_agree_with_their_nouns_in_gender_number_and_case(sentences):
             is_bare = article.lower() in ("ein", "kein", "mein", "ihr", "sein", "unser")
             if ending:
                 assert ending in ({"er", "es"} if is_bare else {"e", "en"}), target
-                assert ending != "en" or any(each[1] == "3" or each[0] in "mp" for each in may_be), target
-                assert not is_bare or {"er": "m", "es": "n"}[ending] in {each[0] for each in may_be}, target
+                assert ending != "en" or any(
+                    each[1] == "3" or each[0] in "mp" for each in may_be
+                ), target
+                assert not is_bare or {"er": "m", "es": "n"}[ending] in {
+                    each[0] for each in may_be
+                }, target
             n_found += 1
     assert n_found > 3_000
 
@@ -109,7 +147,10 @@ def test_articles_agree_with_their_nouns_in_gender_number_and_case(sentences):
         ("are you eating an apple?", "Essen Sie einen Apfel?"),
         ("she does not have to help the old man.", "Sie muss dem alten Mann nicht helfen."),
         ("he did not buy a red coat.", "Er hat keinen roten Mantel gekauft."),
-        ("we went to the park with her yesterday.", "Wir sind gestern mit ihr in den Park gegangen."),
+        (
+            "we went to the park with her yesterday.",
+            "Wir sind gestern mit ihr in den Park gegangen.",
+        ),
         ("they waited for the bus at the station.", "Sie haben am Bahnhof auf den Bus gewartet."),
         ("he drives to the station every day.", "Er fährt jeden Tag zum Bahnhof."),
     ],
@@ -138,7 +179,9 @@ def test_no_test_sentence_and_no_held_out_combination_is_in_training(training, h
     text = "\n".join(pair.source for pair in training)
     combinations = {each for drawn in islice(phrasebook(), 1_500) for each in drawn.combinations}
     adjectives = {adjective.english for adjective in ALL_ADJECTIVES}
-    kept_out = [each for each in combinations if each.split()[0] in adjectives and is_kept_out(each)]
+    kept_out = [
+        each for each in combinations if each.split()[0] in adjectives and is_kept_out(each)
+    ]
     assert len(kept_out) > 10
     assert not [each for each in kept_out if re.search(rf"\b{each}\b", text)]
 
@@ -176,7 +219,10 @@ def place(prepositions, name, case):
     return Adverb(f"{prepositions[0]} the {name}", with_preposition(prepositions[1], phrase, case))
 
 
-SISTER, COAT = noun_phrase(noun("sister"), "my"), noun_phrase(noun("coat"), "no", adjective=adjective("red"))
+SISTER, COAT = (
+    noun_phrase(noun("sister"), "my"),
+    noun_phrase(noun("coat"), "no", adjective=adjective("red")),
+)
 OLD_MAN = noun_phrase(noun("man"), "the", adjective=adjective("old"))
 CALLING = Clause(pronoun("I"), verb("call"), "p", objects=(SISTER,), time=Adverb("today", "heute"))
 CLAUSES = {

@@ -17,12 +17,20 @@ from clearhead.tasks.glossary import read_glossary, required_terms
 from clearhead.text import Tokenizer
 from tasks.conftest import random_run
 
-WORDS = st.sampled_from(["the cat sees the dog .", "bread", "", "   ", "\u2028", "12", "🙂 عربى", "a\tb", "</s>"])
-TEXT = st.one_of(WORDS, st.lists(WORDS, max_size=4).map(" ".join), st.text(st.characters(exclude_categories=["Cs"])))
+WORDS = st.sampled_from(
+    ["the cat sees the dog .", "bread", "", "   ", "\u2028", "12", "🙂 عربى", "a\tb", "</s>"]
+)
+TEXT = st.one_of(
+    WORDS,
+    st.lists(WORDS, max_size=4).map(" ".join),
+    st.text(st.characters(exclude_categories=["Cs"])),
+)
 
 
 @given(st.lists(TEXT, max_size=6))
-def test_every_text_gets_one_translation_in_its_place(translator: Translator, texts: list[str]) -> None:
+def test_every_text_gets_one_translation_in_its_place(
+    translator: Translator, texts: list[str]
+) -> None:
     found = translator.translate(texts)
     assert [one.source for one in found] == texts
     assert [str(one) for one in found] == [str(translator.translate(text)) for text in texts]
@@ -49,7 +57,9 @@ def test_n_best_are_sorted_and_distinct(translator: Translator) -> None:
     assert len({best.tokens, *(other.tokens for other in best.alternatives)}) == 4
 
 
-def test_a_given_translation_has_the_log_probability_that_the_model_gives_it(translator: Translator) -> None:
+def test_a_given_translation_has_the_log_probability_that_the_model_gives_it(
+    translator: Translator,
+) -> None:
     source, target = "the cat sees the dog .", "ein Hund sieht Katzen"
     read, written = translator.source.encode(source), translator.target.encode(target)
     with torch.no_grad():
@@ -59,7 +69,9 @@ def test_a_given_translation_has_the_log_probability_that_the_model_gives_it(tra
 
 
 @given(st.integers(1, 30), st.sampled_from([". ", " ", "! ", ""]))
-def test_long_text_is_split_translated_and_said_so(translator: Translator, n: int, end: str) -> None:
+def test_long_text_is_split_translated_and_said_so(
+    translator: Translator, n: int, end: str
+) -> None:
     text = f"the cat sees the dog and the dog sees the cat{end}" * n
     found = translator.translate(text)
     n_tokens = len(translator.source.encode(text))
@@ -80,10 +92,14 @@ def test_too_long_text_can_be_cut_off_or_refused(translator: Translator) -> None
         translator.translate(text, on_too_long="error")
 
 
-def test_several_runs_decide_together_and_one_twice_decides_as_once(run: Path, translator: Translator) -> None:
+def test_several_runs_decide_together_and_one_twice_decides_as_once(
+    run: Path, translator: Translator
+) -> None:
     texts = ["the cat sees the dog .", "we eat bread"]
     together = Translator.load(run, run)
-    assert [str(one) for one in together.translate(texts)] == [str(one) for one in translator.translate(texts)]
+    assert [str(one) for one in together.translate(texts)] == [
+        str(one) for one in translator.translate(texts)
+    ]
 
 
 def test_runs_with_different_tokenizers_cannot_decide_together(run: Path, tmp_path: Path) -> None:
@@ -95,7 +111,9 @@ def test_runs_with_different_tokenizers_cannot_decide_together(run: Path, tmp_pa
 
 def test_a_term_of_the_glossary_appears_or_its_absence_is_told(translator: Translator) -> None:
     for target in ("Hund", "Katzen"):
-        found = translator.translate("the cat sees the dog .", glossary={"dog": target, "horse": "Pferd"}, beam=4)
+        found = translator.translate(
+            "the cat sees the dog .", glossary={"dog": target, "horse": "Pferd"}, beam=4
+        )
         assert (target in found.text) != any(target in note for note in found.notes)
         assert "Pferd" not in " ".join(found.notes)
 
@@ -142,4 +160,6 @@ def test_a_lone_surrogate_is_refused_in_words(translator: Translator) -> None:
 
 def test_another_seed_is_another_translator(tmp_path: Path, translator: Translator) -> None:
     other = Translator.load(random_run(tmp_path / "other", seed=1))
-    assert str(other.translate("the cat sees the dog .")) != str(translator.translate("the cat sees the dog ."))
+    assert str(other.translate("the cat sees the dog .")) != str(
+        translator.translate("the cat sees the dog .")
+    )

@@ -17,7 +17,9 @@ from tasks.random_runs import random_folder
 
 WINDOW = 8
 PROMPTS = st.one_of(
-    st.sampled_from(["", "the cat", "the cat \n", "we eat\n\nbread ,", "🙂", "</s>", "ein Hund " * 20]),
+    st.sampled_from(
+        ["", "the cat", "the cat \n", "we eat\n\nbread ,", "🙂", "</s>", "ein Hund " * 20]
+    ),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
 )
 
@@ -29,8 +31,15 @@ def writer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @settings(max_examples=8)
-@given(PROMPTS, st.sampled_from([{}, {"temperature": 0.0}, {"top_k": 5}, {"top_p": 0.5, "repetition_penalty": 1.5}]))
-def test_what_is_streamed_is_what_is_written(writer: Writer, prompt: str, options: dict[str, float]) -> None:
+@given(
+    PROMPTS,
+    st.sampled_from(
+        [{}, {"temperature": 0.0}, {"top_k": 5}, {"top_p": 0.5, "repetition_penalty": 1.5}]
+    ),
+)
+def test_what_is_streamed_is_what_is_written(
+    writer: Writer, prompt: str, options: dict[str, float]
+) -> None:
     stream = Kept(writer.stream(prompt, max_length=12, **options))
     text = "".join(stream)
     assert stream.value == writer.write(prompt, max_length=12, **options)
@@ -42,11 +51,19 @@ def test_what_is_streamed_is_what_is_written(writer: Writer, prompt: str, option
 @given(st.sampled_from(["e", "\n", "th", " D", "ee", "🙂"]), st.integers(0, 5))
 def test_a_text_ends_before_the_first_stop(writer: Writer, stop: str, seed: int) -> None:
     free = writer.write("the cat", max_length=20, seed=seed).text
-    assert writer.write("the cat", max_length=20, seed=seed, stop=[stop]).text == free.partition(stop)[0]
+    assert (
+        writer.write("the cat", max_length=20, seed=seed, stop=[stop]).text
+        == free.partition(stop)[0]
+    )
 
 
-@given(st.lists(st.text("ab", max_size=4), max_size=6), st.lists(st.text("ab", min_size=1, max_size=3), max_size=3))
-def test_text_ends_before_the_stop_that_is_whole_first_however_it_comes(pieces: list[str], stops: list[str]) -> None:
+@given(
+    st.lists(st.text("ab", max_size=4), max_size=6),
+    st.lists(st.text("ab", min_size=1, max_size=3), max_size=3),
+)
+def test_text_ends_before_the_stop_that_is_whole_first_however_it_comes(
+    pieces: list[str], stops: list[str]
+) -> None:
     until, given_out, text = Until(stops), "", "".join(pieces)
     for piece in pieces:
         if not until.reached:
@@ -62,7 +79,9 @@ def test_the_same_seed_writes_the_same_and_another_seed_something_else(writer: W
     assert first.text != other.text
 
 
-def test_several_continuations_are_those_of_the_next_seeds_with_their_probabilities(writer: Writer) -> None:
+def test_several_continuations_are_those_of_the_next_seeds_with_their_probabilities(
+    writer: Writer,
+) -> None:
     found = writer.write("the cat", seed=5, n_best=3, max_length=10)
     assert [one.seed for one in (found, *found.alternatives)] == [5, 6, 7]
     assert found.alternatives[1] == writer.write("the cat", seed=7, max_length=10)
@@ -74,7 +93,9 @@ def test_several_continuations_are_those_of_the_next_seeds_with_their_probabilit
 def test_the_log_probabilities_are_the_model_s_own_whatever_the_temperature(writer: Writer) -> None:
     found = writer.write("the cat", max_length=3, temperature=0.5)
     ids = writer.read("the cat")
-    drawn = Kept(writer.tokens(ids, writer.config.decode.but(max_length=3, temperature=0.5), lambda: False))
+    drawn = Kept(
+        writer.tokens(ids, writer.config.decode.but(max_length=3, temperature=0.5), lambda: False)
+    )
     written = list(drawn)
     with torch.no_grad():
         x = writer.model.decode(torch.tensor([[*ids, *written[:-1]]]))

@@ -18,7 +18,13 @@ JUNK = [
 def places(node, path=()):
     """Every place in a JSON tree, only a few of each long list or object."""
     yield path
-    children = list(node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ())
+    children = list(
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node)
+        if isinstance(node, list)
+        else ()
+    )
     for key, child in children[:12] + children[12:][-12:]:
         yield from places(child, (*path, key))
 
@@ -28,7 +34,11 @@ def mutated(text: str, rng: random.Random) -> str:
     if rng.random() < 0.3:
         start, end = sorted(rng.randrange(len(text)) for _ in range(2))
         return rng.choice(
-            [text[:start], text[:start] + text[end:], text[:start] + rng.choice('"{}[],:\\0é') + text[start + 1 :]]
+            [
+                text[:start],
+                text[:start] + text[end:],
+                text[:start] + rng.choice('"{}[],:\\0é') + text[start + 1 :],
+            ]
         )
     document = json.loads(text)
     *above, key = rng.choice([path for path in places(document) if path])
@@ -69,10 +79,16 @@ def changed(tokenizer: Tokenizer, change) -> str:
 
 
 ATTACKS = {
-    "a regular expression that never ends": lambda d: d["pre_tokenizer"]["pattern"].update(Regex="(a+)+$"),
-    "a truncation": lambda d: d.update(truncation={"max_length": 0, "strategy": "LongestFirst", "stride": 0}),
+    "a regular expression that never ends": lambda d: d["pre_tokenizer"]["pattern"].update(
+        Regex="(a+)+$"
+    ),
+    "a truncation": lambda d: d.update(
+        truncation={"max_length": 0, "strategy": "LongestFirst", "stride": 0}
+    ),
     "a padding": lambda d: d.update(padding={"strategy": {"Fixed": 10**12}}),
-    "a normalizer": lambda d: d.update(normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+    "a normalizer": lambda d: d.update(
+        normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+    ),
     "a template": lambda d: d.update(post_processor={"type": "TemplateProcessing"}),
     "a merge of nothing": lambda d: d["model"]["merges"].append(["qq", "zz"]),
     "a merge into a special token": lambda d: d["model"]["merges"].append(["</s", ">"]),
@@ -82,11 +98,19 @@ ATTACKS = {
     "an id that is true": lambda d: d["model"]["vocab"].update({"<s>": True}),
     "a special token moved": lambda d: d["model"]["vocab"].update({"<s>": 2, "</s>": 1}),
     "a byte token moved": lambda d: d["model"]["vocab"].update({"<0x41>": 75, "<0x42>": 74}),
-    "a token that is no text": lambda d: d["model"]["vocab"].update({"\ud800": len(d["model"]["vocab"])}),
-    "a token without end": lambda d: d["model"]["vocab"].update({"x" * 10_000: len(d["model"]["vocab"])}),
+    "a token that is no text": lambda d: d["model"]["vocab"].update(
+        {"\ud800": len(d["model"]["vocab"])}
+    ),
+    "a token without end": lambda d: d["model"]["vocab"].update(
+        {"x" * 10_000: len(d["model"]["vocab"])}
+    ),
     "a special token that is not special": lambda d: d["added_tokens"][2].update(special=False),
-    "a special token more": lambda d: d["added_tokens"].append({**d["added_tokens"][0], "id": 999, "content": "a"}),
-    "a vocabulary of another kind": lambda d: d["model"].update(vocab=[[t, 0.0] for t in d["model"]["vocab"]]),
+    "a special token more": lambda d: d["added_tokens"].append(
+        {**d["added_tokens"][0], "id": 999, "content": "a"}
+    ),
+    "a vocabulary of another kind": lambda d: d["model"].update(
+        vocab=[[t, 0.0] for t in d["model"]["vocab"]]
+    ),
     "dropout": lambda d: d["model"].update(dropout=0.5),
     "an unknown key": lambda d: d.update(chat_template="{{ loop }}"),
 }
@@ -101,11 +125,25 @@ def test_a_file_with_what_we_never_write_is_refused(tokenizers, attack):
 @pytest.mark.parametrize("score", [float("nan"), float("inf"), 1.0, -1, "0", None, True])
 def test_scores_that_are_no_log_probabilities_are_refused(tokenizers, score):
     with pytest.raises(TokenizerError):
-        Tokenizer.from_json(changed(tokenizers["unigram"], lambda d: d["model"]["vocab"][-1].__setitem__(1, score)))
+        Tokenizer.from_json(
+            changed(tokenizers["unigram"], lambda d: d["model"]["vocab"][-1].__setitem__(1, score))
+        )
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", "NaN", "1" * 5000, "[" * 100_000, '{"a":' * 100_000, b"\xff\xfe", b"\x00" * 100]
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "NaN",
+        "1" * 5000,
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        b"\xff\xfe",
+        b"\x00" * 100,
+    ],
 )
 def test_what_is_no_tokenizer_is_refused(text):
     with pytest.raises(TokenizerError):
@@ -114,7 +152,9 @@ def test_what_is_no_tokenizer_is_refused(text):
 
 def test_pieces_without_scores_are_refused(tokenizers):
     def unscored(document):
-        document["model"]["vocab"] = {token: n for n, (token, _) in enumerate(document["model"]["vocab"])}
+        document["model"]["vocab"] = {
+            token: n for n, (token, _) in enumerate(document["model"]["vocab"])
+        }
 
     with pytest.raises(TokenizerError, match="another kind"):
         Tokenizer.from_json(changed(tokenizers["unigram"], unscored))
@@ -171,5 +211,8 @@ def test_a_panic_becomes_an_error(tokenizers, monkeypatch):
 @pytest.mark.parametrize("character", ["a", " ", "-", "漢"])
 def test_a_long_line_of_one_character_takes_no_time(tokenizers, method, character):
     began = time.perf_counter()
-    assert tokenizers[method].decode(tokenizers[method].encode(character * 100_000)) == character * 100_000
+    assert (
+        tokenizers[method].decode(tokenizers[method].encode(character * 100_000))
+        == character * 100_000
+    )
     assert time.perf_counter() - began < 5

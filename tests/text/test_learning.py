@@ -28,7 +28,9 @@ def test_the_same_text_gives_the_same_tokenizer(tokenizers, method):
 def test_another_process_learns_the_same_tokenizers():
     code = "from tests.text.conftest import METHODS, learned; print(*(learned(m).fingerprint for m in METHODS))"
     root = Path(__file__).parents[2]
-    other = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    other = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
     assert other.stdout.split() == [learned(method).fingerprint for method in METHODS]
 
 
@@ -87,7 +89,10 @@ def test_chosen_sizes_are_those_of_the_trade():
 def test_a_sample_of_a_known_whole_gets_the_size_of_the_whole(method):
     rng = random.Random(0)
     sample = ["".join(rng.choices("abcdefgh ", k=40)) for _ in range(500)]
-    sizes = [Tokenizer.learn(sample, TokenizerConfig(method=method), length).vocab_size for length in (None, 250_000)]
+    sizes = [
+        Tokenizer.learn(sample, TokenizerConfig(method=method), length).vocab_size
+        for length in (None, 250_000)
+    ]
     assert sizes[0] < sizes[1] == vocab_size_for(250_000)
 
 
@@ -98,7 +103,9 @@ def test_rare_characters_are_spelled_in_bytes():
 
 def test_dropout_cuts_the_same_text_in_several_ways(tokenizers):
     for method in ("bpe", "bytes"):
-        cuts = [tokenizers[method].encode_batch(SENTENCES, dropout=0.3, seed=seed) for seed in range(5)]
+        cuts = [
+            tokenizers[method].encode_batch(SENTENCES, dropout=0.3, seed=seed) for seed in range(5)
+        ]
         assert len({str(cut) for cut in cuts}) == 5
         for cut in cuts:
             assert [tokenizers[method].decode(ids) for ids in cut] == SENTENCES
@@ -110,14 +117,20 @@ def test_dropout_is_a_function_of_its_seed(tokenizers):
 
 
 @settings(max_examples=100, deadline=None)
-@given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.sampled_from(SENTENCES))
+@given(
+    text=st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.sampled_from(SENTENCES)
+)
 def test_hardly_any_dropout_is_none_at_all(tokenizers, text):
     for method in ("bpe", "bytes"):
-        assert tokenizers[method].encode_batch([text], dropout=1e-300) == [tokenizers[method].encode(text)]
+        assert tokenizers[method].encode_batch([text], dropout=1e-300) == [
+            tokenizers[method].encode(text)
+        ]
 
 
 def test_dropout_of_nearly_everything_leaves_characters(tokenizers):
-    assert len(tokenizers["bpe"].encode_batch(["A man rides"], dropout=1 - 1e-12)[0]) == len(" A man rides")
+    assert len(tokenizers["bpe"].encode_batch(["A man rides"], dropout=1 - 1e-12)[0]) == len(
+        " A man rides"
+    )
 
 
 @pytest.mark.parametrize("method", ["unigram", "wordpiece", "words", "characters"])
@@ -146,14 +159,21 @@ assert os.waitpid(child, 0)[1] == 0
 assert os.environ.get("TOKENIZERS_PARALLELISM") is None
 assert sum(map(len, ids)) == {sum(map(len, expected))}
 """
-    root, clean = Path(__file__).parents[2], {k: v for k, v in os.environ.items() if k != "TOKENIZERS_PARALLELISM"}
-    run = subprocess.run([sys.executable, "-c", code], cwd=root, env=clean, capture_output=True, timeout=60)
+    root, clean = (
+        Path(__file__).parents[2],
+        {k: v for k, v in os.environ.items() if k != "TOKENIZERS_PARALLELISM"},
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, env=clean, capture_output=True, timeout=60
+    )
     assert (run.returncode, run.stderr) == (0, b"")
 
 
 @pytest.mark.skipif(not MULTI30K.is_dir(), reason="needs the Multi30k files in ../shared/data")
 def test_multi30k_gets_about_four_thousand_tokens_and_comes_back():
-    files = (gzip.decompress((MULTI30K / name).read_bytes()) for name in ("train.en.gz", "train.de.gz"))
+    files = (
+        gzip.decompress((MULTI30K / name).read_bytes()) for name in ("train.en.gz", "train.de.gz")
+    )
     lines = [line for file in files for line in file.decode().split("\n")]
     tokenizer = Tokenizer.learn(iter(lines), TokenizerConfig())
     assert 3_500 < tokenizer.vocab_size < 4_500

@@ -41,7 +41,11 @@ def test_any_text_comes_back_as_it_was(tokenizers, method, text):
 def test_characters_and_wordpiece_bring_back_known_characters(tokenizers, text):
     assert tokenizers["characters"].decode(tokenizers["characters"].encode(text)) == text
     ids = tokenizers["wordpiece"].encode(text)
-    assert tokenizers["wordpiece"].unknown in ids or "##" in text or tokenizers["wordpiece"].decode(ids) == text
+    assert (
+        tokenizers["wordpiece"].unknown in ids
+        or "##" in text
+        or tokenizers["wordpiece"].decode(ids) == text
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -88,7 +92,14 @@ def test_text_that_looks_special_is_text(tokenizers, method):
 def test_special_ids_decode_to_nothing(tokenizers, method):
     tokenizer = tokenizers[method]
     ids = tokenizer.encode("A man")
-    around = [tokenizer.start, tokenizer.languages["de"], *ids, tokenizer.end, tokenizer.pad, tokenizer.pad]
+    around = [
+        tokenizer.start,
+        tokenizer.languages["de"],
+        *ids,
+        tokenizer.end,
+        tokenizer.pad,
+        tokenizer.pad,
+    ]
     assert tokenizer.decode(around) == tokenizer.decode(ids) == "A man"
 
 

@@ -62,7 +62,11 @@ class Assassin:
         os.fsync, folder_files.Hashed.write, folder_log.Log.write = fsync, hashed_write, log_write
 
     def audited(self, name: str, args: tuple) -> None:
-        if name == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+        if (
+            name == "open"
+            and isinstance(args[2], int)
+            and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        ):
             self.event("open", args[0])
         elif name in ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate"):
             self.event(name, args[0])
@@ -131,7 +135,9 @@ def spoil_at(step: int) -> None:
             hook.remove()
         if len(seen) == step:
             layer = objective.model.encoder.layers[0]
-            hooks.append(layer.register_forward_hook(lambda module, inputs, output: output * torch.nan))
+            hooks.append(
+                layer.register_forward_hook(lambda module, inputs, output: output * torch.nan)
+            )
         return update(objective, *args, **kwargs)
 
     loop.update = spoiled
@@ -145,7 +151,12 @@ def note_examples(path: Path) -> None:
         batches = batches_of(job, place)
         for i, batch in enumerate(batches):
             with path.open("a") as file:
-                file.write(json.dumps([place + i * job.ranks.world + job.ranks.rank, batch.indices.tolist()]) + "\n")
+                file.write(
+                    json.dumps(
+                        [place + i * job.ranks.world + job.ranks.rank, batch.indices.tolist()]
+                    )
+                    + "\n"
+                )
         return batches
 
     loop.batches_of = noted
@@ -161,7 +172,11 @@ def gradients(path: Path) -> int:
         outcome = update(objective, batches, 0, 1e9, 1, ranks)
         found = whole({name: parameter.grad for name, parameter in model.named_parameters()})
     if ranks.first:
-        save_file({name: tensor.contiguous() for name, tensor in found.items()}, path, {"loss": outcome.loss.hex()})
+        save_file(
+            {name: tensor.contiguous() for name, tensor in found.items()},
+            path,
+            {"loss": outcome.loss.hex()},
+        )
     return 0
 
 
@@ -200,8 +215,14 @@ def carry_out(order: dict) -> dict:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         for rank, each in enumerate(orders):
-            shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(world)}
-            each["env"] = order.get("env", {}) | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            shared = {
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+                "WORLD_SIZE": str(world),
+            }
+            each["env"] = (
+                order.get("env", {}) | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            )
             if rank != victim:
                 each |= {"kill_at": None, "signal": None}
     begin = time.monotonic()
@@ -209,21 +230,32 @@ def carry_out(order: dict) -> dict:
     codes = {victim: ended(pids[victim], order.get("kill_after", 120.0))}
     patience = GRACE if codes[victim] == 0 or order.get("signal") else 0.3
     for rank, pid in enumerate(pids):
-        if codes.get(rank) is None and (code := ended(pid, 0.0 if rank == victim else patience)) is not None:
+        if (
+            codes.get(rank) is None
+            and (code := ended(pid, 0.0 if rank == victim else patience)) is not None
+        ):
             codes[rank] = code
         if codes.get(rank) is None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             codes[rank] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     output = "".join(
-        Path(each["output"]).read_text(errors="replace") for each in orders if Path(each["output"]).exists()
+        Path(each["output"]).read_text(errors="replace")
+        for each in orders
+        if Path(each["output"]).exists()
     )
-    return {"codes": [codes[rank] for rank in range(world)], "seconds": time.monotonic() - begin, "output": output}
+    return {
+        "codes": [codes[rank] for rank in range(world)],
+        "seconds": time.monotonic() - begin,
+        "output": output,
+    }
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
-        command_line.main(sys.argv[1:])  # once, so that all that is imported on the way is there for every child
+        command_line.main(
+            sys.argv[1:]
+        )  # once, so that all that is imported on the way is there for every child
     for line in sys.stdin:
         print(json.dumps(carry_out(json.loads(line))), flush=True)

@@ -10,7 +10,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-WORDS = ["red", "blue", "green", "one", "two", "three", "cat", "dog", "bird", "sees", "likes", "eats"]
+WORDS = [
+    "red",
+    "blue",
+    "green",
+    "one",
+    "two",
+    "three",
+    "cat",
+    "dog",
+    "bird",
+    "sees",
+    "likes",
+    "eats",
+]
 SMALL = {
     "tokenizer.method": "words", "model.d_model": 16, "model.d_ff": 32, "model.n_heads": 2, "model.n_encoder_layers": 1,
     "model.n_decoder_layers": 1, "data.batch_tokens": 128, "data.validation_share": 0.05, "train.threads": 1,
@@ -23,7 +36,9 @@ def write_corpus(folder: Path, n: int = 60) -> None:
     choice = random.Random(1)
     rows = [[choice.choice(WORDS) for _ in range(choice.randint(2, 6))] for _ in range(n)]
     (folder / "source.txt").write_text("".join(" ".join(row) + "\n" for row in rows))
-    (folder / "target.txt").write_text("".join(" ".join(word[::-1] for word in row) + "\n" for row in rows))
+    (folder / "target.txt").write_text(
+        "".join(" ".join(word[::-1] for word in row) + "\n" for row in rows)
+    )
 
 
 @dataclass
@@ -38,18 +53,30 @@ class Nursery:
         write_corpus(self.place)
         script = str(Path(__file__).with_name("nursery.py"))
         program = [sys.executable, "-W", "ignore", script, *self.arguments("warm-up", 1, {})]
-        environment = os.environ | {"XDG_CACHE_HOME": str(self.place / "cache"), "OMP_NUM_THREADS": "1"}
+        environment = os.environ | {
+            "XDG_CACHE_HOME": str(self.place / "cache"),
+            "OMP_NUM_THREADS": "1",
+        }
         environment["PYTHONPATH"] = str(Path(__file__).parents[1])
         self.process = subprocess.Popen(
-            program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=self.place
+            program,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            cwd=self.place,
         )
 
     def arguments(self, name: str, steps: int, settings: dict[str, Any]) -> list[str]:
         every = {**SMALL, "train.max_steps": steps, **settings}
-        sets = [part for key, value in every.items() for part in ("--set", f"{key}={json.dumps(value)}")]
+        sets = [
+            part for key, value in every.items() for part in ("--set", f"{key}={json.dumps(value)}")
+        ]
         return ["train", "source.txt", "target.txt", "--into", name, *sets]
 
-    def run(self, name: str, steps: int = 6, settings: dict[str, Any] | None = None, **order: Any) -> dict[str, Any]:
+    def run(
+        self, name: str, steps: int = 6, settings: dict[str, Any] | None = None, **order: Any
+    ) -> dict[str, Any]:
         """Train into a folder of this name, or go on with it; `order` says what is to happen on the way."""
         self.n_orders += 1
         order = {
@@ -80,12 +107,20 @@ def log_of(run: Path) -> list[dict[str, Any]]:
 
 def losses_in(run: Path) -> list[tuple[int, str]]:
     """Every logged loss, to the last bit."""
-    return [(line["step"], line["loss"].hex()) for line in log_of(run) if line["kind"] in ("step", "validation")]
+    return [
+        (line["step"], line["loss"].hex())
+        for line in log_of(run)
+        if line["kind"] in ("step", "validation")
+    ]
 
 
 def checkpoints_in(run: Path) -> list[int]:
     folder = run / "checkpoints"
-    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []
+    return (
+        sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+        if folder.is_dir()
+        else []
+    )
 
 
 def strays_in(run: Path) -> list[str]:

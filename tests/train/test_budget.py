@@ -40,7 +40,11 @@ def budgeted_job(clock, monkeypatch, pace, keeper=None, steps=STEPS, validation=
     def timed(objective, batches, *args, **kwargs):
         clock.now += pace(clock.updates / steps)
         clock.updates += 1
-        return update(objective, batches, *args, **kwargs) if keeper is not None else Outcome(1.0, 1.0, 10, stop=False)
+        return (
+            update(objective, batches, *args, **kwargs)
+            if keeper is not None
+            else Outcome(1.0, 1.0, 10, stop=False)
+        )
 
     monkeypatch.setattr(loop_module, "update", timed)
     if keeper is None:  # nothing is learned here: only the clock matters
@@ -98,12 +102,18 @@ def test_a_run_that_goes_on_repeats_the_corrections_and_changes_no_bit(monkeypat
     last = corrections[-1].step
     saves = [report.step for report in story if isinstance(report, Saved)]
     for step in (0, max(at for at in saves if at < last)):
-        kept = MemoryKeeper({at: checkpoint for at, checkpoint in keeper.kept.items() if at <= step})
+        kept = MemoryKeeper(
+            {at: checkpoint for at, checkpoint in keeper.kept.items() if at <= step}
+        )
         with monkeypatch.context() as patch:
-            rest = budgeted_job(clock, patch, lambda _: 1.0, kept, corrections=corrections, **settings)
+            rest = budgeted_job(
+                clock, patch, lambda _: 1.0, kept, corrections=corrections, **settings
+            )
             again = list(takewhile(lambda report: report.step <= last, train(rest)))
         later = [report for report in story if step < report.step <= last]
-        assert [r for r in again if isinstance(r, Correction)] == [r for r in later if isinstance(r, Correction)]
+        assert [r for r in again if isinstance(r, Correction)] == [
+            r for r in later if isinstance(r, Correction)
+        ]
         assert losses(again) == losses(later)
 
 

@@ -25,7 +25,9 @@ def test_progress_never_falls_and_goes_from_zero_to_one(steps, corrections):
     progress = [course.progress(step) for step in range(course.total + 1)]
     assert progress == sorted(progress)
     assert progress[0] == 0
-    assert progress[-1] == pytest.approx(1) or (course.corrections and course.corrections[-1].step == course.total)
+    assert progress[-1] == pytest.approx(1) or (
+        course.corrections and course.corrections[-1].step == course.total
+    )
     assert all(0 <= value <= 1 for value in progress)
 
 
@@ -35,7 +37,9 @@ def test_a_correction_changes_nothing_that_was_and_does_not_jump(steps, correcti
     step = course.corrections[-1].step if course.corrections else 0
     if step < course.total:
         later = course.corrected(step + 1, course.total + 50)
-        assert [later.progress(n) for n in range(step + 2)] == [course.progress(n) for n in range(step + 2)]
+        assert [later.progress(n) for n in range(step + 2)] == [
+            course.progress(n) for n in range(step + 2)
+        ]
 
 
 def test_a_course_never_ends_before_where_it_is():

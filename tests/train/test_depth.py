@@ -12,7 +12,9 @@ from train.tiny import tiny_model
 
 @pytest.fixture
 def model():
-    return tiny_model(family="encoder", n_classes=2, n_encoder_layers=3, positions="learned", embedding_norm=True)
+    return tiny_model(
+        family="encoder", n_classes=2, n_encoder_layers=3, positions="learned", embedding_norm=True
+    )
 
 
 def test_the_token_vectors_are_at_the_bottom_and_the_head_on_top(model):
@@ -35,9 +37,14 @@ def test_each_layer_learns_at_its_share_of_the_rate_above_it(model):
 @pytest.mark.parametrize("optimizer", ["muon", "adamw", "adam"])
 def test_every_parameter_has_one_optimizer_and_its_rate(model, optimizer):
     made = optimizers(
-        model, TrainConfig(optimizer=optimizer, layer_decay=0.5, learning_rate=1.0, muon_learning_rate=1.0)
+        model,
+        TrainConfig(
+            optimizer=optimizer, layer_decay=0.5, learning_rate=1.0, muon_learning_rate=1.0
+        ),
     )
-    rates = {id(p): group["lr"] for each in made for group in each.param_groups for p in group["params"]}
+    rates = {
+        id(p): group["lr"] for each in made for group in each.param_groups for p in group["params"]
+    }
     assert rates == {id(p): rate_shares(model, 0.5)[name] for name, p in model.named_parameters()}
 
 
@@ -63,4 +70,6 @@ def test_a_model_that_is_all_frozen_is_an_error(model):
 def test_frozen_weights_have_no_gradient(model):
     freeze(model, 1)
     model(torch.tensor([[5, 6]])).sum().backward()
-    assert all((p.grad is None) == (depths(model)[name] <= 1) for name, p in model.named_parameters())
+    assert all(
+        (p.grad is None) == (depths(model)[name] <= 1) for name, p in model.named_parameters()
+    )

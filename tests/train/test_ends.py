@@ -28,7 +28,9 @@ def begun(nursery, whole_run, request):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 @pytest.mark.parametrize("step", [1, 3, 6])
-def test_a_signal_is_a_clean_stop_at_the_update_that_it_came_in(nursery, whole_run, number, code, step):
+def test_a_signal_is_a_clean_stop_at_the_update_that_it_came_in(
+    nursery, whole_run, number, code, step
+):
     name = f"signal-{number}-{step}"
     answer = nursery.run(name, 6, EVERY, signal=number, at_step=step)
     run = nursery.place / name
@@ -51,7 +53,11 @@ WAYS = {
         "train.average_last": 3,
         "train.schedule": "cosine",
     },
-    "with word dropout": {"train.word_dropout": 0.2, "model.attention_dropout": 0.1, "model.dropout": 0.3},
+    "with word dropout": {
+        "train.word_dropout": 0.2,
+        "model.attention_dropout": 0.1,
+        "model.dropout": 0.3,
+    },
 }
 
 
@@ -64,7 +70,9 @@ def test_a_run_may_be_stopped_anywhere_in_any_way_of_training(nursery, way, worl
     assert nursery.run(name, steps, settings, world=world)["codes"] == [0] * world
     for step in range(1, steps + 1):
         assert (
-            nursery.run(f"{name}-{step}", steps, settings, world=world, signal=15, at_step=step)["codes"]
+            nursery.run(f"{name}-{step}", steps, settings, world=world, signal=15, at_step=step)[
+                "codes"
+            ]
             == [143] * world
         )
         assert nursery.run(f"{name}-{step}", steps, settings, world=world)["codes"] == [0] * world
@@ -104,7 +112,9 @@ def test_some_updates_that_are_not_finite_may_be_left_out(nursery):
 
 
 def test_a_disk_that_is_full_ends_with_code_4_and_keeps_the_last_good(nursery, begun, whole_run):
-    before = {path: path.read_bytes() for path in (begun / "checkpoints").rglob("*") if path.is_file()}
+    before = {
+        path: path.read_bytes() for path in (begun / "checkpoints").rglob("*") if path.is_file()
+    }
     answer = nursery.run(begun.name, 6, EVERY, file_size=4_096)
     assert answer["codes"] == [4]
     assert "bytes needed" in answer["output"]
@@ -134,10 +144,18 @@ def test_a_setting_that_would_make_it_another_run_is_refused_by_name(nursery, be
 
 
 def test_settings_that_change_no_update_may_differ(nursery, begun, whole_run):
-    changes = {"train.save_every": 1, "train.keep_checkpoints": 3, "train.skip_nonfinite": 2, "train.patience": 50}
+    changes = {
+        "train.save_every": 1,
+        "train.keep_checkpoints": 3,
+        "train.skip_nonfinite": 2,
+        "train.patience": 50,
+    }
     assert nursery.run(begun.name, 6, EVERY | changes)["codes"] == [0]
     assert checkpoints_in(begun)[-3:] == [4, 5, 6]
-    steps = [[line["loss"] for line in log_of(run) if line["kind"] == "step"] for run in (begun, whole_run)]
+    steps = [
+        [line["loss"] for line in log_of(run) if line["kind"] == "step"]
+        for run in (begun, whole_run)
+    ]
     assert steps[0] == steps[1]
 
 

@@ -9,7 +9,12 @@ import pytest
 from train.runs import checkpoints_in, log_of, losses_in, strays_in, weights_in
 
 STEPS = 3
-OFTEN = {"train.save_every": 1, "train.validate_every": STEPS, "train.ema": 0.0, "train.score_sample": 1}
+OFTEN = {
+    "train.save_every": 1,
+    "train.validate_every": STEPS,
+    "train.ema": 0.0,
+    "train.score_sample": 1,
+}
 
 
 def kind_of(event):
@@ -45,7 +50,9 @@ def killed_and_resumed(nursery, name, event, settings, **order):
     assert -9 in killed["codes"], killed
     run = nursery.place / name
     done = max((line["step"] for line in complete_lines(run) if line["kind"] == "step"), default=0)
-    assert done - max(checkpoints_in(run), default=0) <= settings["train.save_every"], "more than one interval is lost"
+    assert done - max(checkpoints_in(run), default=0) <= settings["train.save_every"], (
+        "more than one interval is lost"
+    )
     resumed = nursery.run(name, steps, settings, world=order.get("world", 1))
     assert set(resumed["codes"]) == {0}, resumed["output"]
     return run
@@ -65,7 +72,9 @@ def whole_run(nursery):
     return nursery.place / "whole", answer["events"]
 
 
-def test_a_kill_at_any_kind_of_file_event_costs_nothing_but_the_work_since_the_last_save(nursery, whole_run):
+def test_a_kill_at_any_kind_of_file_event_costs_nothing_but_the_work_since_the_last_save(
+    nursery, whole_run
+):
     whole, events = whole_run
     last = last_of_each_kind(events)
     for number in sorted(last.values()):
@@ -74,10 +83,14 @@ def test_a_kill_at_any_kind_of_file_event_costs_nothing_but_the_work_since_the_l
 
 
 @pytest.mark.slow
-def test_a_kill_at_every_file_event_of_a_run_costs_nothing_but_the_work_since_the_last_save(nursery, whole_run):
+def test_a_kill_at_every_file_event_of_a_run_costs_nothing_but_the_work_since_the_last_save(
+    nursery, whole_run
+):
     whole, events = whole_run
     for number in range(len(events)):
-        assert_same_run(killed_and_resumed(nursery, f"every-{number}", number, OFTEN, steps=STEPS), whole)
+        assert_same_run(
+            killed_and_resumed(nursery, f"every-{number}", number, OFTEN, steps=STEPS), whole
+        )
 
 
 @pytest.mark.slow
@@ -120,7 +133,9 @@ def test_twenty_kills_at_random_moments_change_no_bit(nursery, seed):
 
 def test_a_damaged_checkpoint_is_passed_over_and_costs_its_interval(nursery, whole_run):
     whole, events = whole_run
-    commit = [n for n, event in enumerate(events) if kind_of(event) == ("os.rename", "checkpoints/.")][-1]
+    commit = [
+        n for n, event in enumerate(events) if kind_of(event) == ("os.rename", "checkpoints/.")
+    ][-1]
     nursery.run("damaged", STEPS, OFTEN, watch=True, kill_at=commit)
     run = nursery.place / "damaged"
     newest = checkpoints_in(run)[-1]

@@ -7,7 +7,16 @@ import torch
 
 from clearhead.train import Chosen, Note, Saved, Step, Stopped, Validation, next_token_loss, train
 from clearhead.train.signals import StopFlag
-from train.tiny import LossJudge, MemoryKeeper, SomePairs, pair_batch, rows_of, same, tiny_job, weights_of
+from train.tiny import (
+    LossJudge,
+    MemoryKeeper,
+    SomePairs,
+    pair_batch,
+    rows_of,
+    same,
+    tiny_job,
+    weights_of,
+)
 
 
 def reports_of(job, kind):
@@ -21,7 +30,10 @@ def test_every_update_is_reported_once_and_in_order():
 
 
 def test_every_report_is_a_line_of_strict_json():
-    job = tiny_job(skip_nonfinite=99, loss=lambda model, batch: (next_token_loss()(model, batch)[0] * torch.nan, 1))
+    job = tiny_job(
+        skip_nonfinite=99,
+        loss=lambda model, batch: (next_token_loss()(model, batch)[0] * torch.nan, 1),
+    )
     for report in train(job):
         json.loads(json.dumps(report.line()), parse_constant=pytest.fail)
 
@@ -33,7 +45,9 @@ def test_training_lowers_the_loss():
 
 def test_the_learning_rate_falls_to_nothing_at_the_end():
     rates = [
-        report.learning_rate for report in train(tiny_job(steps=25, validate_every=25)) if isinstance(report, Step)
+        report.learning_rate
+        for report in train(tiny_job(steps=25, validate_every=25))
+        if isinstance(report, Step)
     ]
     assert 0 < rates[-1] < 0.05 * max(rates)
 
@@ -50,7 +64,16 @@ def test_a_run_has_about_twelve_validations_unless_told_otherwise():
 
 def test_the_last_few_and_the_best_checkpoint_stay():
     keeper = MemoryKeeper()
-    list(train(tiny_job(keeper, steps=12, judge=LossJudge([1.0, 9.0, 1.0, 1.0, 1.0, 1.0]), keep_checkpoints=2)))
+    list(
+        train(
+            tiny_job(
+                keeper,
+                steps=12,
+                judge=LossJudge([1.0, 9.0, 1.0, 1.0, 1.0, 1.0]),
+                keep_checkpoints=2,
+            )
+        )
+    )
     assert keeper.steps() == [4, 10, 12]
 
 
@@ -79,25 +102,42 @@ def test_the_weights_to_use_are_those_with_the_best_score_on_the_whole_validatio
             return -distance
 
     keeper = MemoryKeeper()
-    list(train(tiny_job(keeper, steps=4, model={"seed": 0}, schedule="inverse-sqrt", judge=LossJudge())))
+    list(
+        train(
+            tiny_job(keeper, steps=4, model={"seed": 0}, schedule="inverse-sqrt", judge=LossJudge())
+        )
+    )
     wanted = keeper.kept[4].tensors("weights")
     job = tiny_job(steps=12, schedule="inverse-sqrt", judge=Prefers(), ema=0.9, average_last=2)
     chosen = list(train(job))[-1]
     assert chosen.weights == "best, of update 4"
-    assert set(chosen.scores) == {"last", "best, of update 4", "moving average", "average of 2 checkpoints"}
+    assert set(chosen.scores) == {
+        "last",
+        "best, of update 4",
+        "moving average",
+        "average of 2 checkpoints",
+    }
     assert chosen.scores[chosen.weights] == max(chosen.scores.values())
     assert same(weights_of(job), wanted)
 
 
 def test_a_seed_repeats_a_run_to_the_last_bit_and_another_does_not():
     runs = [tiny_job(seed=seed, model={"dropout": 0.2}) for seed in (1, 1, 2)]
-    losses = [[report.loss.hex() for report in train(job) if isinstance(report, Step)] for job in runs]
+    losses = [
+        [report.loss.hex() for report in train(job) if isinstance(report, Step)] for job in runs
+    ]
     assert losses[0] == losses[1] != losses[2]
     assert same(weights_of(runs[0]), weights_of(runs[1]))
 
 
 def test_dropout_is_drawn_anew_in_every_update():
-    job = tiny_job(steps=4, model={"dropout": 0.3}, batches=SomePairs(1), learning_rate=1e-12, muon_learning_rate=1e-12)
+    job = tiny_job(
+        steps=4,
+        model={"dropout": 0.3},
+        batches=SomePairs(1),
+        learning_rate=1e-12,
+        muon_learning_rate=1e-12,
+    )
     losses = [report.loss for report in train(job) if isinstance(report, Step)]
     assert len(set(losses)) == 4
 
@@ -116,7 +156,9 @@ def test_an_epoch_holds_every_example_once_whatever_the_accumulation():
 def test_a_batch_that_does_not_fit_the_memory_is_cut_in_two_and_gives_the_same_run():
     def scarce(model, batch):
         if len(batch.indices) > 2:
-            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes.")
+            raise RuntimeError(
+                "DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes."
+            )
         return next_token_loss(0.1)(model, batch)
 
     plenty, short = tiny_job(optimizer="adam"), tiny_job(loss=scarce, optimizer="adam")

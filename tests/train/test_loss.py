@@ -36,20 +36,31 @@ def test_the_fused_loss_equals_cross_entropy_in_value_and_in_every_gradient(
     targets = torch.randint(v, (n,), generator=random)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loss_module, "LOGITS_AT_ONCE", at_once)
-        fused = smoothed_cross_entropy(inputs[0], inputs[1], inputs[2] if bias else None, targets, smoothing)
-    spelled_out = F.cross_entropy(F.linear(*inputs), targets, label_smoothing=smoothing, reduction="sum")
+        fused = smoothed_cross_entropy(
+            inputs[0], inputs[1], inputs[2] if bias else None, targets, smoothing
+        )
+    spelled_out = F.cross_entropy(
+        F.linear(*inputs), targets, label_smoothing=smoothing, reduction="sum"
+    )
     torch.testing.assert_close(fused, spelled_out)
     for one, other in zip(
-        torch.autograd.grad(fused * factor, inputs), torch.autograd.grad(spelled_out * factor, inputs), strict=True
+        torch.autograd.grad(fused * factor, inputs),
+        torch.autograd.grad(spelled_out * factor, inputs),
+        strict=True,
     ):
         torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_fused_loss_has_the_gradient_that_finite_differences_have(smoothing):
-    x, tokens, bias = (torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((4, 3), (5, 3), (5,)))
+    x, tokens, bias = (
+        torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+        for shape in ((4, 3), (5, 3), (5,))
+    )
     targets = torch.tensor([0, 4, 2, 2])
-    assert torch.autograd.gradcheck(lambda *args: smoothed_cross_entropy(*args, targets, smoothing), (x, tokens, bias))
+    assert torch.autograd.gradcheck(
+        lambda *args: smoothed_cross_entropy(*args, targets, smoothing), (x, tokens, bias)
+    )
 
 
 @pytest.mark.parametrize("logits", [1e4, -1e4])
@@ -80,7 +91,9 @@ def test_teacher_forcing_sums_over_the_positions_that_count_and_no_others(batch)
     model, batch = tiny_model(family=family).eval(), batch()
     batch.counts[0, 2:] = False
     loss, n = next_token_loss(0.1)(model, batch)
-    logits = model(getattr(batch, "source", None), batch.target_in, getattr(batch, "source_mask", None))
+    logits = model(
+        getattr(batch, "source", None), batch.target_in, getattr(batch, "source_mask", None)
+    )
     each = F.cross_entropy(logits.mT, batch.target_out, label_smoothing=0.1, reduction="none")
     assert n == int(batch.counts.sum()) < batch.counts.numel()
     torch.testing.assert_close(loss, (each * batch.counts).sum())
@@ -90,10 +103,16 @@ def test_one_label_is_a_softmax_and_several_are_a_yes_or_no_each():
     model, batch = tiny_model(family="encoder", n_classes=3).eval(), label_batch()
     scores = model(batch.source, real=batch.source_mask)
     loss, n = label_loss(0.1)(model, batch)
-    expected = F.cross_entropy(scores, batch.labels.long().argmax(dim=1), label_smoothing=0.1, reduction="sum")
+    expected = F.cross_entropy(
+        scores, batch.labels.long().argmax(dim=1), label_smoothing=0.1, reduction="sum"
+    )
     torch.testing.assert_close(loss, expected)
     loss, n = label_loss(several=True)(model, batch)
-    expected = F.binary_cross_entropy_with_logits(scores, batch.labels.float(), reduction="none").mean(dim=1).sum()
+    expected = (
+        F.binary_cross_entropy_with_logits(scores, batch.labels.float(), reduction="none")
+        .mean(dim=1)
+        .sum()
+    )
     torch.testing.assert_close(loss, expected)
     assert n == len(batch.labels)
 

@@ -29,7 +29,9 @@ def textbook_muon(weight, gradients, lr, decay, momentum=0.95):
             gram = x @ x.T
             x = a * x + (b * gram + c * gram @ gram) @ x
         x = x.T if tall else x
-        weight = weight * (1 - lr * decay) - lr * math.sqrt(max(1, weight.size(0) / weight.size(1))) * x
+        weight = (
+            weight * (1 - lr * decay) - lr * math.sqrt(max(1, weight.size(0) / weight.size(1))) * x
+        )
     return weight
 
 
@@ -55,12 +57,21 @@ def test_muon_agrees_with_torchs_own_within_the_precision_of_bfloat16():
     torch.testing.assert_close(ours, theirs, rtol=0, atol=0.02 * 0.03)
 
 
-@given(rows=st.integers(1, 24), columns=st.integers(1, 24), n=st.integers(1, 3), seed=st.integers(0, 999))
-def test_orthogonalising_makes_every_direction_about_equally_long_and_turns_none(rows, columns, n, seed):
+@given(
+    rows=st.integers(1, 24),
+    columns=st.integers(1, 24),
+    n=st.integers(1, 3),
+    seed=st.integers(0, 999),
+)
+def test_orthogonalising_makes_every_direction_about_equally_long_and_turns_none(
+    rows, columns, n, seed
+):
     random = torch.Generator().manual_seed(seed)
     x = torch.randn(n, rows, columns, generator=random)
     u, s, vt = torch.linalg.svd(x, full_matrices=False)
-    clear = s > 0.1 * s[:, :1]  # directions too short to be seen in five iterations grow, but not to 1
+    clear = (
+        s > 0.1 * s[:, :1]
+    )  # directions too short to be seen in five iterations grow, but not to 1
     found = u.mT @ orthogonalised(x) @ vt.mT
     stretched = found.diagonal(dim1=1, dim2=2)
     assert ((stretched[clear] > 0.6) & (stretched[clear] < 1.3)).all()
@@ -121,4 +132,6 @@ def test_muon_gets_the_matrices_of_the_stacks_and_nothing_else():
     owned = {names[id(parameter)] for group in muon.param_groups for parameter in group["params"]}
     assert "encoder.layers.0.self_attention.qkv.weight" in owned
     assert "decoder.layers.0.feed_forward.inner.weight" in owned
-    assert not {name for name in owned if "tokens" in name or "norm" in name or name.endswith("bias")}
+    assert not {
+        name for name in owned if "tokens" in name or "norm" in name or name.endswith("bias")
+    }

@@ -24,7 +24,9 @@ def plan_for(budget: str, n_tokens: int = 400_000, config: Config | None = None,
     def batches(batch_tokens):
         return SomePairs(max(1, round(n_tokens / batch_tokens)))
 
-    return planned(config or Config(), parse_budget(budget), n_tokens, next_token_loss(), batches, world)
+    return planned(
+        config or Config(), parse_budget(budget), n_tokens, next_token_loss(), batches, world
+    )
 
 
 @pytest.mark.parametrize(("text", "budget"), {
@@ -44,13 +46,17 @@ def test_a_budget_is_a_time_a_number_of_steps_or_of_epochs(text, budget):
     assert parse_budget(text) == budget
 
 
-@pytest.mark.parametrize("text", ["soon", "10", "10 steps 5m", "3 epochs 2 steps", "-5m", "45 minutes", "5m and more"])
+@pytest.mark.parametrize(
+    "text", ["soon", "10", "10 steps 5m", "3 epochs 2 steps", "-5m", "45 minutes", "5m and more"]
+)
 def test_a_budget_that_is_not_understood_is_refused_with_examples(text):
     with pytest.raises(ConfigError, match="45m"):
         parse_budget(text)
 
 
-@given(seconds=st.lists(st.floats(1, 1e7), min_size=2, max_size=6), n_tokens=st.integers(1_000, 10**8))
+@given(
+    seconds=st.lists(st.floats(1, 1e7), min_size=2, max_size=6), n_tokens=st.integers(1_000, 10**8)
+)
 def test_more_time_never_gives_a_smaller_model(seconds, n_tokens):
     plans = [plan_for(f"{time:.3f}s", n_tokens) for time in sorted(seconds)]
     widths = [each.config.model.d_model for each in plans]
@@ -75,7 +81,9 @@ def test_every_plan_gives_its_reasons_and_its_number_of_updates(budget):
 
 def test_steps_and_epochs_mean_what_they_say():
     assert plan_for("123 steps").steps == 123
-    made = plan_for("3 epochs", n_tokens=409_600, config=Config(data=DataConfig(batch_tokens=4_096)))
+    made = plan_for(
+        "3 epochs", n_tokens=409_600, config=Config(data=DataConfig(batch_tokens=4_096))
+    )
     assert made.steps == 3 * 100
 
 
@@ -85,7 +93,11 @@ def test_processes_and_accumulated_batches_share_the_passes():
 
 
 def test_what_is_given_stands():
-    given = Config(model=ModelConfig(d_model=64), data=DataConfig(batch_tokens=512), train=TrainConfig(max_steps=7))
+    given = Config(
+        model=ModelConfig(d_model=64),
+        data=DataConfig(batch_tokens=512),
+        train=TrainConfig(max_steps=7),
+    )
     made = plan_for("1h", config=given)
     assert made.config.model == given.model
     assert made.config.data.batch_tokens == 512
@@ -100,4 +112,7 @@ def test_a_plan_for_a_time_fills_it():
 
 def test_a_probe_measures_a_real_model(monkeypatch):
     monkeypatch.undo()
-    assert plan.probed(tiny_model().config, TrainConfig(), next_token_loss(), SomePairs(), budget=0.1) > 0
+    assert (
+        plan.probed(tiny_model().config, TrainConfig(), next_token_loss(), SomePairs(), budget=0.1)
+        > 0
+    )

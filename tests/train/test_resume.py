@@ -10,7 +10,16 @@ from clearhead.data.batches import Batches
 from clearhead.errors import FolderError, NotFiniteError
 from clearhead.train import Correction, Note, Saved, Step, next_token_loss, train
 from clearhead.train import loop as loop_module
-from train.tiny import LossJudge, MemoryKeeper, SomePairs, pair_batch, same, tiny_job, tiny_model, weights_of
+from train.tiny import (
+    LossJudge,
+    MemoryKeeper,
+    SomePairs,
+    pair_batch,
+    same,
+    tiny_job,
+    tiny_model,
+    weights_of,
+)
 
 STEPS, MIDDLE = 12, 6
 BROKEN = {2, 9}
@@ -167,7 +176,9 @@ def test_all_counters_are_among_what_may_be_forgotten(uninterrupted):
 
 
 @pytest.mark.parametrize("what", ["seed_of", "batches_of"])
-def test_other_random_numbers_or_another_order_of_the_data_are_noticed(uninterrupted, what, monkeypatch):
+def test_other_random_numbers_or_another_order_of_the_data_are_noticed(
+    uninterrupted, what, monkeypatch
+):
     story, keeper = uninterrupted
     function = getattr(loop_module, what)
     monkeypatch.setattr(loop_module, what, lambda job, place: function(job, place + 1))
@@ -182,7 +193,9 @@ def test_another_seed_is_noticed(uninterrupted):
 def test_a_tensor_that_is_missing_or_odd_is_refused(uninterrupted):
     _, keeper = uninterrupted
     with pytest.raises(FolderError, match=r"tokens\.weight"):
-        continued(keeper, forget=lambda checkpoint: checkpoint.files["weights"].pop("tokens.weight"))
+        continued(
+            keeper, forget=lambda checkpoint: checkpoint.files["weights"].pop("tokens.weight")
+        )
 
 
 def test_a_change_of_circumstances_is_told(uninterrupted):

@@ -30,6 +30,8 @@ def test_a_hundred_updates_have_the_losses_that_they_always_had(nursery):
     if recorded["machine"] == machine():
         assert found == recorded["losses"]
     else:  # another processor rounds differently, and a hundred updates make more of it
-        one, other = ([float.fromhex(value) for value in losses] for losses in (found, recorded["losses"]))
+        one, other = (
+            [float.fromhex(value) for value in losses] for losses in (found, recorded["losses"])
+        )
         assert one[:10] == pytest.approx(other[:10], rel=1e-4)
         assert one == pytest.approx(other, rel=0.1)

@@ -36,8 +36,14 @@ def test_shaped_schedules_do_not_jump(progress, warmup, decay):
 
 @given(step=st.integers(1, 10**6), warmup=st.integers(1, 10**5), d_model=st.integers(1, 4096))
 def test_the_papers_rate_is_its_formula_and_peaks_when_the_warmup_ends(step, warmup, d_model):
-    assert paper(step, warmup, d_model) == pytest.approx(d_model**-0.5 * min(step**-0.5, step * warmup**-1.5))
-    assert paper(step, warmup, d_model) <= paper(warmup, warmup, d_model) == pytest.approx((d_model * warmup) ** -0.5)
+    assert paper(step, warmup, d_model) == pytest.approx(
+        d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+    )
+    assert (
+        paper(step, warmup, d_model)
+        <= paper(warmup, warmup, d_model)
+        == pytest.approx((d_model * warmup) ** -0.5)
+    )
 
 
 def test_the_papers_base_model_peaks_at_the_rate_everyone_quotes():
@@ -46,7 +52,9 @@ def test_the_papers_base_model_peaks_at_the_rate_everyone_quotes():
 
 @given(step=st.integers(1, 10**6), warmup=st.integers(1, 10**5))
 def test_inverse_sqrt_is_the_papers_shape_with_a_peak_of_one(step, warmup):
-    assert inverse_sqrt(step, warmup) == pytest.approx(paper(step, warmup, 1) / paper(warmup, warmup, 1))
+    assert inverse_sqrt(step, warmup) == pytest.approx(
+        paper(step, warmup, 1) / paper(warmup, warmup, 1)
+    )
     assert 0 < inverse_sqrt(step, warmup) <= inverse_sqrt(warmup, warmup) == 1
 
 

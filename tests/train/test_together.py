@@ -82,13 +82,17 @@ def test_a_sharded_run_learns_saves_and_goes_on_like_one_that_is_not(nursery, op
     assert losses[0] == pytest.approx(losses[1], rel=1e-2)
     nursery.run(f"{optimizer}-stopped", 6, sharded, world=2, signal=signal.SIGTERM, at_step=3)
     assert nursery.run(f"{optimizer}-stopped", 6, sharded, world=2)["codes"] == [0, 0]
-    assert weights_in(nursery.place / f"{optimizer}-stopped") == weights_in(nursery.place / f"{optimizer}-sharded")
+    assert weights_in(nursery.place / f"{optimizer}-stopped") == weights_in(
+        nursery.place / f"{optimizer}-sharded"
+    )
 
 
 def test_a_change_from_two_processes_to_one_within_an_epoch_leaves_every_example_its_turn(nursery):
     many = CALM | {"data.batch_tokens": 24, "train.save_every": 100, "train.validate_every": 100}
     notes = nursery.place / "examples.jsonl"
-    stopped = nursery.run("shrunk", 30, many, world=2, signal=signal.SIGTERM, at_step=3, note_examples=str(notes))
+    stopped = nursery.run(
+        "shrunk", 30, many, world=2, signal=signal.SIGTERM, at_step=3, note_examples=str(notes)
+    )
     assert stopped["codes"] == [143, 143]
     resumed = nursery.run("shrunk", 30, many, note_examples=str(notes))
     assert resumed["codes"] == [0], resumed["output"]
@@ -96,7 +100,9 @@ def test_a_change_from_two_processes_to_one_within_an_epoch_leaves_every_example
     seen = sorted(json.loads(line) for line in notes.read_text().splitlines())
     places = [place for place, _ in seen]
     assert places == list(range(len(places)))
-    epoch = next(n for n in range(1, len(seen)) if set(seen[n][1]) & {i for _, ids in seen[:n] for i in ids})
+    epoch = next(
+        n for n in range(1, len(seen)) if set(seen[n][1]) & {i for _, ids in seen[:n] for i in ids}
+    )
     assert epoch > 6
     examples = sorted(example for _, ids in seen[:epoch] for example in ids)
     assert examples == list(range(len(examples)))
@@ -105,11 +111,25 @@ def test_a_change_from_two_processes_to_one_within_an_epoch_leaves_every_example
 
 def torchrun(nursery, name, steps, settings, *options, before=()):
     """The real torchrun, in its own process group."""
-    program = [*before, sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--nproc-per-node", *options]
+    program = [
+        *before,
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        *options,
+    ]
     command = [*program, "-m", "clearhead", *nursery.arguments(name, steps, settings)]
-    environment = os.environ | {"XDG_CACHE_HOME": str(nursery.place / "cache"), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {
+        "XDG_CACHE_HOME": str(nursery.place / "cache"),
+        "OMP_NUM_THREADS": "1",
+    }
     with (nursery.place / f"{name}.output").open("ab") as output:
-        return subprocess.Popen(command, cwd=nursery.place, env=environment, stdout=output, stderr=output)
+        return subprocess.Popen(
+            command, cwd=nursery.place, env=environment, stdout=output, stderr=output
+        )
 
 
 def rank_of(pid):
@@ -117,7 +137,9 @@ def rank_of(pid):
         environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return None
-    return next((int(entry.partition(b"=")[2]) for entry in environment if entry.startswith(b"RANK=")), None)
+    return next(
+        (int(entry.partition(b"=")[2]) for entry in environment if entry.startswith(b"RANK=")), None
+    )
 
 
 def children_of(pid):
@@ -179,7 +201,9 @@ def two_hosts():
             )
         except subprocess.CalledProcessError as error:
             pytest.skip(f"this machine allows no network namespaces: {error.stderr.strip()}")
-        for host, cable, address in zip(hosts, (f"{tag}x", f"{tag}y"), ("10.99.0.1", "10.99.0.2"), strict=True):
+        for host, cable, address in zip(
+            hosts, (f"{tag}x", f"{tag}y"), ("10.99.0.1", "10.99.0.2"), strict=True
+        ):
             ip("-n", host, "addr", "add", f"{address}/24", "dev", cable)
             ip("-n", host, "link", "set", cable, "up")
             ip("-n", host, "link", "set", "lo", "up")
@@ -190,7 +214,16 @@ def two_hosts():
 def test_two_hosts_train_as_two_processes_of_one(nursery, pair, two_hosts):
     processes = []
     for number, (host, cable) in enumerate(two_hosts):
-        where = ["--nnodes", "2", "--node-rank", str(number), "--master-addr", "10.99.0.1", "--master-port", "29555"]
+        where = [
+            "--nnodes",
+            "2",
+            "--node-rank",
+            str(number),
+            "--master-addr",
+            "10.99.0.1",
+            "--master-port",
+            "29555",
+        ]
         inside = ["ip", "netns", "exec", host, "env", f"GLOO_SOCKET_IFNAME={cable}"]
         processes.append(torchrun(nursery, "hosts", 6, CALM, "1", *where, before=inside))
     for process in processes:

@@ -47,7 +47,9 @@ def test_pieces_of_a_batch_hold_each_row_once_and_none_is_empty(rows, n_pieces):
     pieces = split(batch, n_pieces)
     assert all(len(piece.indices) for piece in pieces)
     for name in ("indices", "source", "target_out", "counts"):
-        assert torch.equal(torch.cat([getattr(piece, name) for piece in pieces]), getattr(batch, name))
+        assert torch.equal(
+            torch.cat([getattr(piece, name) for piece in pieces]), getattr(batch, name)
+        )
 
 
 def test_the_gradient_is_that_of_the_mean_loss():
@@ -84,7 +86,10 @@ def test_dropout_repeats_with_the_seed_and_differs_without(rate):
 
 
 def test_bf16_products_come_near_the_gradient_of_fp32():
-    exact, rough = updated([pair_batch()])[0], updated([pair_batch()], config=TrainConfig(precision="bf16"))[0]
+    exact, rough = (
+        updated([pair_batch()])[0],
+        updated([pair_batch()], config=TrainConfig(precision="bf16"))[0],
+    )
     one = torch.cat([gradient.flatten() for gradient in gradients(exact).values()])
     other = torch.cat([gradient.flatten() for gradient in gradients(rough).values()])
     assert other.dtype == torch.float32
@@ -95,6 +100,8 @@ def test_a_stop_is_asked_for_after_the_work_so_that_a_late_signal_counts():
     asked = []
     objective = Objective(tiny_model(), lambda model, batch: (asked.append("loss"), next_token_loss()(model, batch))[1],
                           TrainConfig())  # fmt: skip
-    outcome = update(objective, [pair_batch()], 0, 1.0, 1, Ranks(), stop=lambda: asked.append("stop") is None)
+    outcome = update(
+        objective, [pair_batch()], 0, 1.0, 1, Ranks(), stop=lambda: asked.append("stop") is None
+    )
     assert asked == ["loss", "stop"]
     assert outcome.stop

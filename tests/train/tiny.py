@@ -16,9 +16,18 @@ VOCAB = 12
 
 
 def tiny_model(seed: int = 0, **settings: Any) -> Transformer:
-    shape = {"vocab_size": VOCAB, "d_model": 16, "d_ff": 32, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1}
+    shape = {
+        "vocab_size": VOCAB,
+        "d_model": 16,
+        "d_ff": 32,
+        "n_heads": 2,
+        "n_encoder_layers": 1,
+        "n_decoder_layers": 1,
+    }
     torch.manual_seed(seed)
-    return Transformer(ModelConfig(**{**shape, "dropout": 0.0, "norm": "pre", "init": "small", **settings}))
+    return Transformer(
+        ModelConfig(**{**shape, "dropout": 0.0, "norm": "pre", "init": "small", **settings})
+    )
 
 
 def pair_batch(seed: int = 0, rows: int = 4) -> PairBatch:
@@ -40,7 +49,9 @@ def text_batch(seed: int = 0) -> TextBatch:
 
 def label_batch(seed: int = 0) -> LabelBatch:
     pairs = pair_batch(seed)
-    return LabelBatch(pairs.indices, pairs.source, pairs.source_mask, torch.eye(3, dtype=torch.bool)[[0, 1, 2, 1]])
+    return LabelBatch(
+        pairs.indices, pairs.source, pairs.source_mask, torch.eye(3, dtype=torch.bool)[[0, 1, 2, 1]]
+    )
 
 
 class SomePairs(Batches[PairBatch]):
@@ -98,8 +109,13 @@ class MemoryKeeper:
 
     kept: dict[int, Kept] = field(default_factory=dict)
 
-    def save(self, step: int, tensors: dict[str, dict[str, torch.Tensor]], state: dict[str, Any]) -> None:
-        copies = {name: {key: value.clone() for key, value in file.items()} for name, file in tensors.items()}
+    def save(
+        self, step: int, tensors: dict[str, dict[str, torch.Tensor]], state: dict[str, Any]
+    ) -> None:
+        copies = {
+            name: {key: value.clone() for key, value in file.items()}
+            for name, file in tensors.items()
+        }
         self.kept[step] = Kept(step, copies, state)
 
     def newest(self) -> Kept | None:
@@ -135,11 +151,16 @@ def rows_of(batches: list[Batch]) -> list[int]:
 
 
 def tiny_job(
-    keeper: MemoryKeeper | None = None, steps: int = 10, model: dict[str, Any] | None = None, **job: Any
+    keeper: MemoryKeeper | None = None,
+    steps: int = 10,
+    model: dict[str, Any] | None = None,
+    **job: Any,
 ) -> Job:
     """A job that trains in milliseconds; settings of TrainConfig and fields of Job may be given."""
     fields = {
-        name: job.pop(name) for name in ("batches", "loss", "judge", "seconds", "corrections", "stop") if name in job
+        name: job.pop(name)
+        for name in ("batches", "loss", "judge", "seconds", "corrections", "stop")
+        if name in job
     }
     return Job(**{
         "model": tiny_model(**(model or {})), "batches": SomePairs(), "loss": next_token_loss(0.1),

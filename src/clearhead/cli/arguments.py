@@ -9,7 +9,12 @@ class SeveralValues(TyperCommand):
     """A command whose repeatable options take all values up to the next option; `--` ends them."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        repeatable = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
+        repeatable = {
+            name
+            for option in self.params
+            if getattr(option, "multiple", False)
+            for name in option.opts
+        }
         return super().parse_args(ctx, spelled_out(args, repeatable))
 
 

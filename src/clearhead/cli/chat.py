@@ -72,7 +72,12 @@ class Terminal:
     def __init__(self, bot: "Chatbot", options: dict[str, Any]) -> None:
         self.bot, self.options = bot, options
         self.told: set[str] = set()
-        self.commands = {"/reset": self.reset, "/retry": self.retry, "/look": self.look, "/help": self.help}
+        self.commands = {
+            "/reset": self.reset,
+            "/retry": self.retry,
+            "/look": self.look,
+            "/help": self.help,
+        }
 
     def talk(self) -> None:
         with suppress(ImportError):
@@ -146,7 +151,9 @@ class Terminal:
         sys.stderr.write(f"{text}\n")
 
 
-def evaluated(run: str, files: list[str], beam: int | None, output: Path | None, settings: list[str]) -> Evaluation:  # noqa: ARG001
+def evaluated(
+    run: str, files: list[str], beam: int | None, output: Path | None, settings: list[str]
+) -> Evaluation:  # noqa: ARG001
     """How surprised a chatbot is by what the bot says in the conversations of files."""
     from clearhead.tasks import Chatbot
     from clearhead.tasks.turns import read_conversations

@@ -15,13 +15,24 @@ if TYPE_CHECKING:
 
 def classify(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run folder of a classifier.")],
-    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="What to classify; else stdin or --input.")] = None,
-    input: Annotated[list[str] | None, typer.Option(metavar="FILES", help="Files to classify.")] = None,  # noqa: A002
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="What to classify; else stdin or --input.")
+    ] = None,
+    input: Annotated[
+        list[str] | None, typer.Option(metavar="FILES", help="Files to classify.")
+    ] = None,  # noqa: A002
     probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="After the label, a tab and each label with its probability.")
+        bool,
+        typer.Option(
+            "--probabilities", help="After the label, a tab and each label with its probability."
+        ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON per text, with all there is.")] = False,
-    errors: Annotated[Literal["strict", "replace"], typer.Option(help="What to do with invalid UTF-8.")] = "strict",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A line of JSON per text, with all there is.")
+    ] = False,
+    errors: Annotated[
+        Literal["strict", "replace"], typer.Option(help="What to do with invalid UTF-8.")
+    ] = "strict",
 ) -> None:
     """Tell the label of a text, or of each line of stdin or of files; several labels are joined by commas.
 
@@ -52,7 +63,9 @@ def line(found: "Classification", probabilities: bool, as_json: bool) -> str:
     return "\t".join([str(found), *(each if probabilities else [])])
 
 
-def evaluated(run: str, files: list[str], beam: int | None, output: Path | None, settings: list[str]) -> Evaluation:
+def evaluated(
+    run: str, files: list[str], beam: int | None, output: Path | None, settings: list[str]
+) -> Evaluation:
     """Accuracy, F1, confusions and calibration of a classifier on labelled texts."""
     from clearhead.data.examples import labelled
     from clearhead.errors import ConfigError
@@ -60,13 +73,19 @@ def evaluated(run: str, files: list[str], beam: int | None, output: Path | None,
     from clearhead.tasks.assessment import assess
 
     if beam is not None or settings:
-        raise ConfigError("--beam and --set change how text is written, and a classifier writes none.\nLeave them out.")
+        raise ConfigError(
+            "--beam and --set change how text is written, and a classifier writes none.\nLeave them out."
+        )
     classifier, examples = Classifier.load(run), list(labelled(*files))
     found = assess(classifier, examples)
     if output:
         said = classifier.stream(example.text for example in examples)
         output.write_text("".join(f"{one}\n" for one in said), encoding="utf-8", newline="\n")
-    values = {score.name: {"value": score.value, "signature": score.signature} for score in found.scores}
+    values = {
+        score.name: {"value": score.value, "signature": score.signature} for score in found.scores
+    }
     labels = {label: vars(score) for label, score in found.labels.items()}
     wrong = [[*pair, count] for pair, count in found.confused.items()]
-    return Evaluation({**values, "texts": found.n_texts, "labels": labels, "confusion": wrong}, str(found))
+    return Evaluation(
+        {**values, "texts": found.n_texts, "labels": labels, "confusion": wrong}, str(found)
+    )

@@ -20,10 +20,12 @@ DEMOS: dict[str, ModuleType] = {
 
 def demo(
     task: Annotated[
-        Literal["translation", "chat", "classification", "writing"], typer.Option(help="What to learn.")
+        Literal["translation", "chat", "classification", "writing"],
+        typer.Option(help="What to learn."),
     ] = "translation",
     into: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="The run folder to make, or to show again; else in runs.")
+        Path | None,
+        typer.Option(metavar="RUN", help="The run folder to make, or to show again; else in runs."),
     ] = None,
 ) -> None:
     """Train a small model from scratch in a minute or two, and see what it can do.
@@ -43,9 +45,15 @@ def demo(
     show = DEMOS[task]
     config = show.settings(data, into).but(task=task)
     if folder.exists() and folder.config().data.files != config.data.files:
-        raise FolderError(f"{into} is a run of something else.\nShow the demo in another folder, with: --into RUN")
+        raise FolderError(
+            f"{into} is a run of something else.\nShow the demo in another folder, with: --into RUN"
+        )
     if folder.has_weights():
-        say(console, "Already trained", f"{into} comes from an earlier demo. Delete it to watch the training again.")
+        say(
+            console,
+            "Already trained",
+            f"{into} comes from an earlier demo. Delete it to watch the training again.",
+        )
     else:
         show.prepared(console, data)
         trained(console, show.TRAINING, config, into)

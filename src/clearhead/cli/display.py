@@ -41,7 +41,9 @@ class Screen:
         elif isinstance(report, Step):
             if self.step is not None and report.seconds > self.step.seconds:
                 speed = report.tokens / (report.seconds - self.step.seconds)
-                self.speed = speed if not self.speed else SMOOTHING * self.speed + (1 - SMOOTHING) * speed
+                self.speed = (
+                    speed if not self.speed else SMOOTHING * self.speed + (1 - SMOOTHING) * speed
+                )
             self.step = report
             self.losses.append(report.loss)
         elif isinstance(report, Validation):
@@ -72,7 +74,8 @@ class Screen:
             case Chosen():
                 by_loss = self.validation is not None and self.validation.score is None
                 shown = {
-                    name: f"loss {-score:.3f}" if by_loss else f"{score:.2f}" for name, score in report.scores.items()
+                    name: f"loss {-score:.3f}" if by_loss else f"{score:.2f}"
+                    for name, score in report.scores.items()
                 }
                 scores = ", ".join(f"{name} {score}" for name, score in shown.items())
                 return f"Weights in use: {report.weights} ({scores}). The run is in {self.folder}"
@@ -89,11 +92,15 @@ class Lines(Screen):
     def progress(self, what: str, done: int, total: int | None) -> None:
         if time.monotonic() - self.told > self.every or not done:
             self.told = time.monotonic()
-            self.console.print(f"{what}{f' {done:,}' if done else ''}{f' of {total:,}' if total else ''} …")
+            self.console.print(
+                f"{what}{f' {done:,}' if done else ''}{f' of {total:,}' if total else ''} …"
+            )
 
     def show(self, report: Plan | Report) -> None:
         self.note(report)
-        if isinstance(report, Step) and (time.monotonic() - self.told > self.every or report.step == 1):
+        if isinstance(report, Step) and (
+            time.monotonic() - self.told > self.every or report.step == 1
+        ):
             self.told = time.monotonic()
             self.console.print(
                 f"update {report.step:,} of {report.steps:,}, pass {report.epoch:.1f}: loss {report.loss:.3f}, "
@@ -125,7 +132,11 @@ class Picture(Screen):
     def drawn(self) -> RenderableType:
         if self.step is None:
             return Text(self.doing)
-        parts: list[RenderableType] = [self.bar(), self.numbers(), Padding(self.curve(), (1, 2, 0, 2))]
+        parts: list[RenderableType] = [
+            self.bar(),
+            self.numbers(),
+            Padding(self.curve(), (1, 2, 0, 2)),
+        ]
         if self.validation is not None and self.validation.samples:
             parts.append(self.samples())
         return Group(*parts)
@@ -150,9 +161,11 @@ class Picture(Screen):
             if shown.score is not None and self.best is not None and self.best.score is not None:
                 best = f"{shown.score_name} {shown.score:.1f}, best {self.best.score:.1f}"
         row.add_row(
-            f"pass {self.step.epoch:.1f}", f"loss {mean(self.losses[-20:]):.3f}", f"{self.speed:,.0f} tokens/s",
+            f"pass {self.step.epoch:.1f}",
+            f"loss {mean(self.losses[-20:]):.3f}",
+            f"{self.speed:,.0f} tokens/s",
             f"learning rate {self.step.learning_rate:.2g}",
-        )  # fmt: skip
+        )
         return Group(row, Text("  ".join(filter(None, [score, best])), style="bold"))
 
     def curve(self) -> RenderableType:
@@ -160,7 +173,13 @@ class Picture(Screen):
         rows = [Text(line, style="cyan") for line in plot(values, WIDTH, HEIGHT)]
         table = Table.grid(padding=(0, 1))
         for number, row in enumerate(rows):
-            label = f"{max(values):.2f}" if number == 0 else f"{min(values):.2f}" if number == HEIGHT - 1 else ""
+            label = (
+                f"{max(values):.2f}"
+                if number == 0
+                else f"{min(values):.2f}"
+                if number == HEIGHT - 1
+                else ""
+            )
             table.add_row(Text(label, style="dim"), row)
         return table
 
@@ -190,8 +209,13 @@ def plot(values: list[float], width: int, height: int) -> list[str]:
     n, width = len(values), min(width, len(values))
     columns = [mean(values[n * i // width : n * (i + 1) // width]) for i in range(width)]
     low, high = min(columns), max(columns)
-    levels = [1 + round((value - low) / ((high - low) or 1) * (8 * height - 1)) for value in columns]
-    return ["".join(LEVELS[min(8, max(0, level - 8 * row))] for level in levels) for row in reversed(range(height))]
+    levels = [
+        1 + round((value - low) / ((high - low) or 1) * (8 * height - 1)) for value in columns
+    ]
+    return [
+        "".join(LEVELS[min(8, max(0, level - 8 * row))] for level in levels)
+        for row in reversed(range(height))
+    ]
 
 
 def mean(values: list[float]) -> float:
@@ -203,4 +227,10 @@ def time_left(step: Step) -> str:
     seconds = round(step.seconds / step.step * (step.steps - step.step))
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
+    return (
+        f"{hours} h {minutes:02} min"
+        if hours
+        else f"{minutes} min {seconds:02} s"
+        if minutes
+        else f"{seconds} s"
+    )

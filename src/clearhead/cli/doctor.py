@@ -21,16 +21,22 @@ COUNTED = {"pairs": "pairs", "labelled": "labelled texts", "text": "lines"}
 
 def doctor(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILES", help="Two parallel files, a table, or a text; also .gz.")
+        list[str],
+        typer.Argument(metavar="FILES", help="Two parallel files, a table, or a text; also .gz."),
     ],
     test: Annotated[
-        list[str] | None, typer.Option(metavar="FILES", help="Test files, which training must not contain.")
+        list[str] | None,
+        typer.Option(metavar="FILES", help="Test files, which training must not contain."),
     ] = None,
     fix: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write the files without faulty lines into this folder.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Write the files without faulty lines into this folder."
+        ),
     ] = None,
     kind: Annotated[
-        Literal["pairs", "labelled", "text"] | None, typer.Option(help="What the files hold, if it is guessed wrongly.")
+        Literal["pairs", "labelled", "text"] | None,
+        typer.Option(help="What the files hold, if it is guessed wrongly."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON instead of tables.")] = False,
 ) -> None:
@@ -63,14 +69,21 @@ def examined(files: list[str], test: list[str], kind: "Kind | None") -> "Diagnos
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("Reading", total=None)
-        return examine(files, test, kind, lambda done, size: bar.update(task, completed=done, total=size or None))
+        return examine(
+            files,
+            test,
+            kind,
+            lambda done, size: bar.update(task, completed=done, total=size or None),
+        )
 
 
 def tell(diagnosis: "Diagnosis", fixed: "Fixed | None", console: "Console") -> None:
     from rich.text import Text
 
     names = " · ".join(Path(path).name or path for path in diagnosis.paths)
-    console.print(Text.assemble((names, "bold"), f"   {diagnosis.examples:,} {COUNTED[diagnosis.kind]}\n"))
+    console.print(
+        Text.assemble((names, "bold"), f"   {diagnosis.examples:,} {COUNTED[diagnosis.kind]}\n")
+    )
     console.print(figures(diagnosis), Text())
     for line in remarks(diagnosis):
         console.print(Text(line))
@@ -91,7 +104,12 @@ def figures(diagnosis: "Diagnosis") -> "RenderableType":
     grid.add_column("script", no_wrap=True)
     for part in diagnosis.sides:
         numbers = (part.median_length, part.longest, part.words, part.distinct_words)
-        grid.add_row(shortened(part.name), sparkline(part.histogram), *(f"{n:,}" for n in numbers), part.script)
+        grid.add_row(
+            shortened(part.name),
+            sparkline(part.histogram),
+            *(f"{n:,}" for n in numbers),
+            part.script,
+        )
     return grid
 
 
@@ -107,16 +125,30 @@ def sparkline(counts: tuple[int, ...]) -> str:
 
 def remarks(diagnosis: "Diagnosis") -> list[str]:
     """What is worth knowing and no fault."""
-    said = [f"{Path(path).name}: {sentence}." for path, found in diagnosis.notes.items() for sentence in found]
+    said = [
+        f"{Path(path).name}: {sentence}."
+        for path, found in diagnosis.notes.items()
+        for sentence in found
+    ]
     if diagnosis.labels:
-        listed = ", ".join(f"{label} {count:,}" for label, count in list(diagnosis.labels.items())[:6])
-        said.append(f"{len(diagnosis.labels):,} labels: {listed}{', …' if len(diagnosis.labels) > 6 else ''}.")
-    rare = [f"{side.characters_seen_once:,} of {side.distinct_characters:,}" for side in diagnosis.sides]
+        listed = ", ".join(
+            f"{label} {count:,}" for label, count in list(diagnosis.labels.items())[:6]
+        )
+        said.append(
+            f"{len(diagnosis.labels):,} labels: {listed}{', …' if len(diagnosis.labels) > 6 else ''}."
+        )
+    rare = [
+        f"{side.characters_seen_once:,} of {side.distinct_characters:,}" for side in diagnosis.sides
+    ]
     said.append(f"Characters seen only once: {' and '.join(rare)}.")
-    unseen = [f"{side.unseen_words:.1%}" for side in diagnosis.sides if side.unseen_words is not None]
+    unseen = [
+        f"{side.unseen_words:.1%}" for side in diagnosis.sides if side.unseen_words is not None
+    ]
     if unseen:
         words = f"{' and '.join(unseen)} of the words"
-        said.append(f"In the {diagnosis.test_examples:,} test examples {words} are never seen in training.")
+        said.append(
+            f"In the {diagnosis.test_examples:,} test examples {words} are never seen in training."
+        )
     return [*said, ""]
 
 
@@ -128,7 +160,11 @@ def told(finding: "Finding") -> "RenderableType":
     sign, style = MARKS[finding.severity]
     where = f"first at {Path(finding.path).name}:{finding.line}" if finding.line else finding.path
     head = Text.assemble((f"{sign} {finding.name}", style), f"  {finding.count:,}, {where}")
-    body = [Text(finding.example, style="italic", no_wrap=True, overflow="ellipsis")] if finding.example else []
+    body = (
+        [Text(finding.example, style="italic", no_wrap=True, overflow="ellipsis")]
+        if finding.example
+        else []
+    )
     return Group(head, Padding(Group(*body, Text(finding.advice)), (0, 0, 1, 2)))
 
 
@@ -136,9 +172,13 @@ def verdict(diagnosis: "Diagnosis", fixed: "Fixed | None") -> str:
     if fixed:
         left = ", ".join(f"{name} {count:,}" for name, count in fixed.left_out.items()) or "none"
         return f"Written: {', '.join(fixed.paths)}\nKept {fixed.kept:,} of {diagnosis.examples:,}; left out: {left}."
-    counts = [sum(finding.severity == severity for finding in diagnosis.findings) for severity in MARKS]
+    counts = [
+        sum(finding.severity == severity for finding in diagnosis.findings) for severity in MARKS
+    ]
     if not any(counts):
         return "Nothing is wrong with it."
-    parts = [f"{n} {name}{'s' if n > 1 else ''}" for n, name in zip(counts, MARKS, strict=True) if n]
+    parts = [
+        f"{n} {name}{'s' if n > 1 else ''}" for n, name in zip(counts, MARKS, strict=True) if n
+    ]
     remedy = " `--fix FOLDER` writes the files without the faulty lines." if any(counts[:2]) else ""
     return f"{', '.join(parts)}.{remedy}"

@@ -11,7 +11,9 @@ from clearhead.cli import chat, classify, translate, write
 from clearhead.cli.evaluation import Evaluation
 from clearhead.errors import ConfigError
 
-EVALUATIONS: dict[str, Callable[[str, list[str], int | None, Path | None, list[str]], Evaluation]] = {
+EVALUATIONS: dict[
+    str, Callable[[str, list[str], int | None, Path | None, list[str]], Evaluation]
+] = {
     "translation": translate.evaluated,
     "chat": chat.evaluated,
     "classification": classify.evaluated,
@@ -31,12 +33,20 @@ USES = {
 def evaluate(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder.")],
     files: Annotated[
-        list[str], typer.Argument(metavar="FILES", help="A test set, in the form that the run was trained on.")
+        list[str],
+        typer.Argument(
+            metavar="FILES", help="A test set, in the form that the run was trained on."
+        ),
     ],
-    beam: Annotated[int | None, typer.Option(help="Hypotheses kept at every step (translation); 1 is greedy.")] = None,
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the translations here.")] = None,
+    beam: Annotated[
+        int | None, typer.Option(help="Hypotheses kept at every step (translation); 1 is greedy.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the translations here.")
+    ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="decode.NAME=VALUE", help="Any setting of decoding.")
+        list[str] | None,
+        typer.Option("--set", metavar="decode.NAME=VALUE", help="Any setting of decoding."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
@@ -50,7 +60,9 @@ def evaluate(
 
     task = RunFolder.open(run).config().task
     if task not in EVALUATIONS:
-        raise ConfigError(f"{run} is a {task} run, and there is no test for it.\nFine-tune it for a task first.")
+        raise ConfigError(
+            f"{run} is a {task} run, and there is no test for it.\nFine-tune it for a task first."
+        )
     found = EVALUATIONS[task](run, files, beam, output, settings or [])
     typer.echo(json.dumps(found.values) if as_json else found.text)
 
@@ -66,14 +78,20 @@ def info(run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder.")
     config = folder.config()
     if folder.has_weights():
         n_parameters = sum(parameter.numel() for parameter in folder.model().parameters())
-        typer.echo(f"{folder.card()}\n{n_parameters:,} parameters, {folder.size() / 1e6:,.1f} MB on disk.")
+        typer.echo(
+            f"{folder.card()}\n{n_parameters:,} parameters, {folder.size() / 1e6:,.1f} MB on disk."
+        )
         typer.echo(f"Use it: {USES[config.task].format(run=run)}")
     else:
         newest = folder.checkpoints.newest()
         done = (
-            f"{newest.step:,} of {config.train.max_steps or 0:,} updates are done" if newest else "no update is saved"
+            f"{newest.step:,} of {config.train.max_steps or 0:,} updates are done"
+            if newest
+            else "no update is saved"
         )
-        typer.echo(f"{run} is a {config.task} run that has not ended: {done}.\nGo on with: clearhead train {run}")
+        typer.echo(
+            f"{run} is a {config.task} run that has not ended: {done}.\nGo on with: clearhead train {run}"
+        )
 
 
 def average(
@@ -91,8 +109,12 @@ def average(
     folder = RunFolder.open(run)
     steps = folder.checkpoints.steps()[-last:]
     if not steps:
-        raise FolderError(f"{run} holds no checkpoints to average.\nTrain with train.keep_checkpoints = {last}.")
+        raise FolderError(
+            f"{run} holds no checkpoints to average.\nTrain with train.keep_checkpoints = {last}."
+        )
     with folder.lock():
         found = [folder.checkpoints.open(step).tensors("weights") for step in steps]
         folder.write_weights(mean_weights(found))
-    typer.echo(f"{run} now uses the mean of {len(steps)} checkpoints: {', '.join(map(str, steps))}.")
+    typer.echo(
+        f"{run} now uses the mean of {len(steps)} checkpoints: {', '.join(map(str, steps))}."
+    )

@@ -7,8 +7,12 @@ import typer
 
 
 def fill(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run folder of a masked-token model.")],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text with gaps, each two or more underscores.")],
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="The run folder of a masked-token model.")
+    ],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="Text with gaps, each two or more underscores.")
+    ],
     n_best: Annotated[int, typer.Option(min=1, help="Words per gap.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:

@@ -19,25 +19,52 @@ SHADES = " ░▒▓█"
 
 def look(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run folder of any task.")],
-    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="What to look at; else a line of stdin.")] = None,
-    target: Annotated[str | None, typer.Option(metavar="TEXT", help="Another output than the model's own.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="HTML", help="The interactive page.")] = None,
-    head: Annotated[str | None, typer.Option(metavar="PATH", help="A head, as in decoder.1.cross.3.")] = None,
-    by_hand: Annotated[
-        list[str] | None, typer.Option(metavar="PATH ROW COL", help="How one number came about, step by step.")
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="What to look at; else a line of stdin.")
     ] = None,
-    edit: Annotated[list[str] | None, typer.Option(metavar="NAMES", help="Break it: no-scale, no-mask …")] = None,
-    reasons: Annotated[bool, typer.Option("--reasons", help="Is attention the reason? Four measures.")] = False,
-    search: Annotated[bool, typer.Option("--search", help="What beam search kept and gave up, and why.")] = False,
-    save: Annotated[Path | None, typer.Option(metavar="FOLDER", help="All numbers: JSON and safetensors.")] = None,
-    picture: Annotated[Path | None, typer.Option(metavar="FILE", help="The head as .svg or .png.")] = None,
-    guide: Annotated[Path | None, typer.Option(metavar="FILE", help="The sentence's whole way, in Markdown.")] = None,
-    film: Annotated[bool, typer.Option("--film", help="The heads as they formed during training.")] = False,
+    target: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Another output than the model's own.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="HTML", help="The interactive page.")
+    ] = None,
+    head: Annotated[
+        str | None, typer.Option(metavar="PATH", help="A head, as in decoder.1.cross.3.")
+    ] = None,
+    by_hand: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH ROW COL", help="How one number came about, step by step."),
+    ] = None,
+    edit: Annotated[
+        list[str] | None, typer.Option(metavar="NAMES", help="Break it: no-scale, no-mask …")
+    ] = None,
+    reasons: Annotated[
+        bool, typer.Option("--reasons", help="Is attention the reason? Four measures.")
+    ] = False,
+    search: Annotated[
+        bool, typer.Option("--search", help="What beam search kept and gave up, and why.")
+    ] = False,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="All numbers: JSON and safetensors.")
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The head as .svg or .png.")
+    ] = None,
+    guide: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The sentence's whole way, in Markdown.")
+    ] = None,
+    film: Annotated[
+        bool, typer.Option("--film", help="The heads as they formed during training.")
+    ] = False,
     ablate: Annotated[
-        list[str] | None, typer.Option(metavar="FILES", help="Silence each head in turn: loss and BLEU on a test set.")
+        list[str] | None,
+        typer.Option(
+            metavar="FILES", help="Silence each head in turn: loss and BLEU on a test set."
+        ),
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="decode.NAME=VALUE", help="Any setting of decoding.")
+        list[str] | None,
+        typer.Option("--set", metavar="decode.NAME=VALUE", help="Any setting of decoding."),
     ] = None,
 ) -> None:
     """Look inside a model at work: what it read, what it weighed up, where it looked, and why.
@@ -86,7 +113,9 @@ def guided(found: "Look", path: Path) -> None:
     found.picture(f"{chosen_head(found, None)}.pattern").save(image)
 
 
-def looked(user: Any, text: str | None, target: str | None, edit: list[str] | None, sets: list[str]) -> "Look":
+def looked(
+    user: Any, text: str | None, target: str | None, edit: list[str] | None, sets: list[str]
+) -> "Look":
     """The look that a command line asks for; not every task takes a target or settings of decoding."""
     from clearhead.config import with_settings
 
@@ -95,21 +124,37 @@ def looked(user: Any, text: str | None, target: str | None, edit: list[str] | No
     if target is not None and not writes:
         raise TextError("A model that reads and does not write has no --target.\nLeave it out.")
     options = with_settings(user.config, sets).decode.model_dump() if sets and writes else {}
-    result: Look = user.look(line, edit=edit, **({"target": target} if target is not None else {}), **options)
+    result: Look = user.look(
+        line, edit=edit, **({"target": target} if target is not None else {}), **options
+    )
     return result
 
 
-def shown(console: "Console", found: "Look", head: str | None, by_hand: list[str], reasons: bool, search: bool) -> None:
+def shown(
+    console: "Console",
+    found: "Look",
+    head: str | None,
+    by_hand: list[str],
+    reasons: bool,
+    search: bool,
+) -> None:
     """The answer to what was asked; if nothing was, the output and where the model looked."""
     if by_hand:
         path, *cell = by_hand
         if len(cell) != 2 or not all(each.isdigit() for each in cell):
-            raise DataError("--by-hand takes a path, a row and a column.\nFor example: decoder.0.self.1.pattern 2 1")
+            raise DataError(
+                "--by-hand takes a path, a row and a column.\nFor example: decoder.0.self.1.pattern 2 1"
+            )
         console.print(str(found.by_hand(path, int(cell[0]), int(cell[1]))))
     elif reasons:
         console.print(str(found.reasons()))
     elif search:
-        console.print(str(found.beam or "There was no search: nothing was written, or tokens were drawn at random."))
+        console.print(
+            str(
+                found.beam
+                or "There was no search: nothing was written, or tokens were drawn at random."
+            )
+        )
     elif head:
         matrix = found.attention(head)
         draw(console, matrix)
@@ -129,13 +174,17 @@ def overview(found: "Look") -> "Labelled":
         return found.attention(found.attentions[-1])
     alignment = found.alignment()
     labels = alignment.target, alignment.source
-    return Labelled(f"alignment by {alignment.head}", alignment.weights, ("target", "source"), labels)
+    return Labelled(
+        f"alignment by {alignment.head}", alignment.weights, ("target", "source"), labels
+    )
 
 
 def chosen_head(found: "Look", head: str | None) -> str:
     if head:
         return head
-    return found.alignment().head if found.family == "encoder-decoder" else f"{found.attentions[-1]}.0"
+    return (
+        found.alignment().head if found.family == "encoder-decoder" else f"{found.attentions[-1]}.0"
+    )
 
 
 def draw(console: "Console", matrix: "Labelled") -> None:
@@ -150,15 +199,22 @@ def draw(console: "Console", matrix: "Labelled") -> None:
     console.print(" ".join([" " * margin, *columns]))
     if not console.is_terminal or console.no_color:
         for name, row in zip(rows, matrix.values, strict=True):
-            cells = [SHADES[round(float(weight) * 4)] * len(label) for weight, label in zip(row, columns, strict=True)]
+            cells = [
+                SHADES[round(float(weight) * 4)] * len(label)
+                for weight, label in zip(row, columns, strict=True)
+            ]
             console.print(" ".join([name.rjust(margin), *cells]).rstrip())
         return
-    colours = [[f"rgb({r},{g},{b})" for r, g, b in row] for row in Picture(matrix).colours().tolist()]
+    colours = [
+        [f"rgb({r},{g},{b})" for r, g, b in row] for row in Picture(matrix).colours().tolist()
+    ]
     for number in range(0, len(rows), 2):
         line = Text(rows[number].rjust(margin))
         lower = colours[number + 1] if number + 1 < len(rows) else None
         for place, label in enumerate(columns):
-            style = f"{colours[number][place]} on {lower[place]}" if lower else colours[number][place]
+            style = (
+                f"{colours[number][place]} on {lower[place]}" if lower else colours[number][place]
+            )
             line.append(" ").append("▀" * len(label), style)
         console.print(line.append(f"  {rows[number + 1]}" if lower else ""))
 
@@ -178,15 +234,28 @@ def play(console: "Console", run: str, user: Any, head: str | None) -> None:
     film = film_in(run)
     path, number = without_head(head or f"{list(film.patterns)[-1]}.0")
     if path not in film.patterns or (number or 0) >= film.patterns[path].shape[1]:
-        raise DataError(f"There is no {head} in the film.\nIt shows {', '.join(film.patterns)}, heads counted from 0.")
+        raise DataError(
+            f"There is no {head} in the film.\nIt shows {', '.join(film.patterns)}, heads counted from 0."
+        )
     sides = {"source": film.probe.source, "target": film.probe.target}
-    texts = {side: tuple((getattr(user, side, None) or user.tokenizer).tokens(ids)) for side, ids in sides.items()}
+    texts = {
+        side: tuple((getattr(user, side, None) or user.tokenizer).tokens(ids))
+        for side, ids in sides.items()
+    }
     own = path.partition(".")[0] == "encoder"
-    labels = texts["source" if own else "target"], texts["source" if own or path.endswith("cross") else "target"]
+    labels = (
+        texts["source" if own else "target"],
+        texts["source" if own or path.endswith("cross") else "target"],
+    )
     for place, (step, loss) in enumerate(zip(film.steps, film.losses, strict=True)):
-        turning = "  ← here it changed most" if place == film.turning_point(path, number or 0) else ""
+        turning = (
+            "  ← here it changed most" if place == film.turning_point(path, number or 0) else ""
+        )
         title = f"step {step:,}, loss {loss:.3f}: {path}, head {number or 0}{turning}"
-        draw(console, Labelled(title, film.patterns[path][place, number or 0], ("rows", "columns"), labels))
+        draw(
+            console,
+            Labelled(title, film.patterns[path][place, number or 0], ("rows", "columns"), labels),
+        )
 
 
 def ablated(console: "Console", user: Any, files: list[str]) -> None:
@@ -198,10 +267,18 @@ def ablated(console: "Console", user: Any, files: list[str]) -> None:
     from clearhead.tasks.translator import Translator
 
     if not isinstance(user, Translator):
-        raise DataError("Heads are silenced one by one in translators only.\nTry --edit silence:encoder.0.self.1")
+        raise DataError(
+            "Heads are silenced one by one in translators only.\nTry --edit silence:encoder.0.self.1"
+        )
     examples = [(pair.source, pair.target) for pair in pairs(*map(Path, files))]
-    columns = TextColumn("silencing"), BarColumn(), TextColumn("{task.completed} of {task.total} heads")
+    columns = (
+        TextColumn("silencing"),
+        BarColumn(),
+        TextColumn("{task.completed} of {task.total} heads"),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
-        found = ablate_heads(user, examples, lambda done, total: bar.update(task, completed=done, total=total))
+        found = ablate_heads(
+            user, examples, lambda done, total: bar.update(task, completed=done, total=total)
+        )
     console.print(str(found))

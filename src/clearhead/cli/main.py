@@ -26,10 +26,27 @@ from clearhead.cli.write import write
 from clearhead.errors import ClearheadError
 
 app = typer.Typer(
-    name="clearhead", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]}, rich_markup_mode="markdown",
-)  # fmt: skip
-for verb in (demo, train, translate, chat, classify, write, look, pretrain, fill, evaluate, info, average):
+    name="clearhead",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="markdown",
+)
+for verb in (
+    demo,
+    train,
+    translate,
+    chat,
+    classify,
+    write,
+    look,
+    pretrain,
+    fill,
+    evaluate,
+    info,
+    average,
+):
     app.command(cls=SeveralValues)(verb)
 app.command(cls=SeveralValues)(doctor)
 
@@ -43,9 +60,12 @@ def show_version(is_asked: bool) -> None:
 @app.callback()
 def clearhead(
     version: Annotated[
-        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option("--version", callback=show_version, is_eager=True, help="Show the version."),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where in the program an error arose.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show where in the program an error arose.")
+    ] = False,
 ) -> None:
     """The Transformer of "Attention Is All You Need", whole: train it, use it, and see every step it takes."""
 

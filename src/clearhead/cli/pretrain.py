@@ -8,27 +8,39 @@ import typer
 
 def pretrain(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILES", help="Plain text of any size; or a run to go on with.")
+        list[str],
+        typer.Argument(metavar="FILES", help="Plain text of any size; or a run to go on with."),
     ],
-    into: Annotated[Path | None, typer.Option(metavar="RUN", help="The run folder to make or to go on with.")] = None,
+    into: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="The run folder to make or to go on with.")
+    ] = None,
     objective: Annotated[
         Literal["masked", "next", "denoise"],
-        typer.Option(help="What to ask: hidden tokens (encoder), the next (decoder), spans (encoder and decoder)."),
+        typer.Option(
+            help="What to ask: hidden tokens (encoder), the next (decoder), spans (encoder and decoder)."
+        ),
     ] = "masked",
     validation: Annotated[
-        list[str] | None, typer.Option(metavar="FILES", help="Files to validate on; else a share is held out.")
+        list[str] | None,
+        typer.Option(metavar="FILES", help="Files to validate on; else a share is held out."),
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(metavar="TIME", help='"45m", "1h 30m", "8000 steps" or "20 epochs".')
+        str | None,
+        typer.Option(metavar="TIME", help='"45m", "1h 30m", "8000 steps" or "20 epochs".'),
     ] = None,
     size: Annotated[
-        Literal["tiny", "small", "base", "big"] | None, typer.Option(help="The model's size; else it is chosen.")
+        Literal["tiny", "small", "base", "big"] | None,
+        typer.Option(help="The model's size; else it is chosen."),
     ] = None,
     start: Annotated[
-        Path | None, typer.Option("--from", metavar="RUN", help="A run whose weights and tokenizer to begin with.")
+        Path | None,
+        typer.Option(
+            "--from", metavar="RUN", help="A run whose weights and tokenizer to begin with."
+        ),
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Any setting; may be repeated.")
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Any setting; may be repeated."),
     ] = None,
 ) -> None:
     """Learn from plain text alone; then begin any task with it: `clearhead train … --from RUN`.

@@ -15,29 +15,45 @@ if TYPE_CHECKING:
 
 def train(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILES", help="Training files; or a run to go on with; or a config.toml.")
+        list[str],
+        typer.Argument(
+            metavar="FILES", help="Training files; or a run to go on with; or a config.toml."
+        ),
     ],
-    into: Annotated[Path | None, typer.Option(metavar="RUN", help="The run folder to make or to go on with.")] = None,
+    into: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="The run folder to make or to go on with.")
+    ] = None,
     task: Annotated[
         Literal["translation", "chat", "classification", "writing"] | None,
-        typer.Option(help="What to learn; else translation, or what the run or the config.toml says."),
+        typer.Option(
+            help="What to learn; else translation, or what the run or the config.toml says."
+        ),
     ] = None,
     validation: Annotated[
-        list[str] | None, typer.Option(metavar="FILES", help="Files to validate on; else a share is held out.")
+        list[str] | None,
+        typer.Option(metavar="FILES", help="Files to validate on; else a share is held out."),
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(metavar="TIME", help='"45m", "1h 30m", "8000 steps" or "20 epochs".')
+        str | None,
+        typer.Option(metavar="TIME", help='"45m", "1h 30m", "8000 steps" or "20 epochs".'),
     ] = None,
     size: Annotated[
-        Literal["tiny", "small", "base", "big"] | None, typer.Option(help="The model's size; else it is chosen.")
+        Literal["tiny", "small", "base", "big"] | None,
+        typer.Option(help="The model's size; else it is chosen."),
     ] = None,
     start: Annotated[
-        Path | None, typer.Option("--from", metavar="RUN", help="A run whose weights and tokenizer to begin with.")
+        Path | None,
+        typer.Option(
+            "--from", metavar="RUN", help="A run whose weights and tokenizer to begin with."
+        ),
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Any setting; may be repeated.")
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Any setting; may be repeated."),
     ] = None,
-    tensorboard: Annotated[bool, typer.Option(help="Also write for TensorBoard, into the run folder.")] = False,
+    tensorboard: Annotated[
+        bool, typer.Option(help="Also write for TensorBoard, into the run folder.")
+    ] = False,
 ) -> None:
     """Train a model, or go on where a run was interrupted: the same command does both.
 
@@ -69,7 +85,11 @@ def watched(task: str, config: "Config", folder: Path, tensorboard: bool = False
 
 def begun_with(start: Path | None, config: "Config", folder: Path) -> "Config":
     """The settings with the run to begin with, if one is given, as it is seen from the folder."""
-    return config.but(train=config.train.but(start=os.path.relpath(start, folder))) if start else config
+    return (
+        config.but(train=config.train.but(start=os.path.relpath(start, folder)))
+        if start
+        else config
+    )
 
 
 def task_of(config: "Config", folder: Path) -> str:
@@ -81,7 +101,12 @@ def task_of(config: "Config", folder: Path) -> str:
 
 
 def asked(
-    files: list[str], into: Path | None, validation: list[str], budget: str | None, size: str | None, sets: list[str]
+    files: list[str],
+    into: Path | None,
+    validation: list[str],
+    budget: str | None,
+    size: str | None,
+    sets: list[str],
 ) -> "tuple[Config, Path]":
     """The settings and the folder that a command line means."""
     from clearhead.config import Config, read_config, with_settings
@@ -94,9 +119,18 @@ def asked(
     elif len(files) == 1 and files[0].endswith(".toml"):
         config, origin, files = read_config(Path(files[0])), Path(files[0]).parent, []
     if into is None:
-        raise ConfigError("There is no folder to train into.\nGive one, for example: --into runs/my-model")
-    found = {"files": files or config.data.files, "validation_files": validation or config.data.validation_files}
-    seen = {key: tuple(os.path.relpath(origin / path, into) for path in paths) for key, paths in found.items() if paths}
+        raise ConfigError(
+            "There is no folder to train into.\nGive one, for example: --into runs/my-model"
+        )
+    found = {
+        "files": files or config.data.files,
+        "validation_files": validation or config.data.validation_files,
+    }
+    seen = {
+        key: tuple(os.path.relpath(origin / path, into) for path in paths)
+        for key, paths in found.items()
+        if paths
+    }
     config = config.but(data=config.data.but(**seen))
     if budget is not None:
         config = config.but(train=config.train.but(budget=budget))

@@ -23,30 +23,59 @@ def translate(
     text: Annotated[
         str | None, typer.Argument(metavar="TEXT", help="What to translate; else stdin or --input.")
     ] = None,
-    input: Annotated[list[str] | None, typer.Option(metavar="FILES", help="Files to translate.")] = None,  # noqa: A002
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to write; else to stdout.")] = None,
-    beam: Annotated[int | None, typer.Option(help="Hypotheses kept at every step; 1 is greedy.")] = None,
-    n_best: Annotated[int | None, typer.Option(help="Translations per line, as number ||| text ||| score.")] = None,
-    scores: Annotated[bool, typer.Option("--scores", help="A tab and the score after each translation.")] = False,
-    alignments: Annotated[bool, typer.Option("--alignments", help="A tab and Pharaoh's word links.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON per translation, with all there is.")] = False,
-    glossary: Annotated[Path | None, typer.Option(metavar="TSV", help="Source term, tab, target term.")] = None,
+    input: Annotated[
+        list[str] | None, typer.Option(metavar="FILES", help="Files to translate.")
+    ] = None,  # noqa: A002
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write; else to stdout.")
+    ] = None,
+    beam: Annotated[
+        int | None, typer.Option(help="Hypotheses kept at every step; 1 is greedy.")
+    ] = None,
+    n_best: Annotated[
+        int | None, typer.Option(help="Translations per line, as number ||| text ||| score.")
+    ] = None,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="A tab and the score after each translation.")
+    ] = False,
+    alignments: Annotated[
+        bool, typer.Option("--alignments", help="A tab and Pharaoh's word links.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A line of JSON per translation, with all there is.")
+    ] = False,
+    glossary: Annotated[
+        Path | None, typer.Option(metavar="TSV", help="Source term, tab, target term.")
+    ] = None,
     protect: Annotated[
-        list[str] | None, typer.Option(metavar="KINDS", help="numbers, tags or urls: what must come out as it went in.")
+        list[str] | None,
+        typer.Option(
+            metavar="KINDS", help="numbers, tags or urls: what must come out as it went in."
+        ),
     ] = None,
     on_too_long: Annotated[
-        Literal["split", "truncate", "error"], typer.Option(help="What to do with a line longer than the model reads.")
+        Literal["split", "truncate", "error"],
+        typer.Option(help="What to do with a line longer than the model reads."),
     ] = "split",
-    errors: Annotated[Literal["strict", "replace"], typer.Option(help="What to do with invalid UTF-8.")] = "strict",
+    errors: Annotated[
+        Literal["strict", "replace"], typer.Option(help="What to do with invalid UTF-8.")
+    ] = "strict",
     ensemble: Annotated[
-        list[str] | None, typer.Option("--with", metavar="RUNS", help="More runs that decide together with the first.")
+        list[str] | None,
+        typer.Option(
+            "--with", metavar="RUNS", help="More runs that decide together with the first."
+        ),
     ] = None,
-    int8: Annotated[bool, typer.Option("--int8", help="Round the matrices to 8 bits: faster, other words.")] = False,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Round the matrices to 8 bits: faster, other words.")
+    ] = False,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes for --input; else one per processor when it is long.")
+        int | None,
+        typer.Option(min=1, help="Processes for --input; else one per processor when it is long."),
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="decode.NAME=VALUE", help="Any setting of decoding.")
+        list[str] | None,
+        typer.Option("--set", metavar="decode.NAME=VALUE", help="Any setting of decoding."),
     ] = None,
 ) -> None:
     """Translate a text, the lines of stdin or of files, or, on a terminal, line by line as you type.
@@ -71,14 +100,20 @@ def translate(
     found = translator.in_chunks(chunks, **options)
     if n_workers > 1:
         found = in_workers(runs, chunks, n_workers, int8, options)
-    with output.open("w", encoding="utf-8", newline="\n") if output else nullcontext(sys.stdout) as file:
+    with (
+        output.open("w", encoding="utf-8", newline="\n")
+        if output
+        else nullcontext(sys.stdout) as file
+    ):
         for number, translation in enumerate(shown_progress(found, output)):
             file.writelines(f"{line}\n" for line in tell.lines(number, translation))
             file.flush()
     tell.warn()
 
 
-def asked(translator: "Translator", beam: int | None, n_best: int | None, sets: list[str]) -> dict[str, Any]:
+def asked(
+    translator: "Translator", beam: int | None, n_best: int | None, sets: list[str]
+) -> dict[str, Any]:
     """The decoding options that a command line means."""
     from clearhead.config import with_settings
 
@@ -90,19 +125,27 @@ def asked(translator: "Translator", beam: int | None, n_best: int | None, sets: 
     return options
 
 
-def source_chunks(text: str | None, files: list[str], errors: Literal["strict", "replace"]) -> Iterable[Sequence[str]]:
+def source_chunks(
+    text: str | None, files: list[str], errors: Literal["strict", "replace"]
+) -> Iterable[Sequence[str]]:
     """What to translate: the text, the lines of files, of a terminal or of a pipe, as many at a time as have come."""
     from clearhead.data.lines import Lines
     from clearhead.tasks.translator import CHUNK
 
     if text is not None:
         if files:
-            raise DataError("There is a text and --input: only one of them can be translated.\nLeave one out.")
+            raise DataError(
+                "There is a text and --input: only one of them can be translated.\nLeave one out."
+            )
         return [[text]]
     if not files and sys.stdin.isatty():
         return typed()
     blocks = Lines(files or "-", errors).blocks()
-    return (block.lines[start : start + CHUNK] for block in blocks for start in range(0, len(block.lines), CHUNK))
+    return (
+        block.lines[start : start + CHUNK]
+        for block in blocks
+        for start in range(0, len(block.lines), CHUNK)
+    )
 
 
 def typed() -> Iterator[list[str]]:
@@ -117,7 +160,9 @@ def typed() -> Iterator[list[str]]:
         yield [line.removesuffix("\n")]
 
 
-def shared_out(chunks: Iterable[Sequence[str]], workers: int | None) -> tuple[int, Iterable[Sequence[str]]]:
+def shared_out(
+    chunks: Iterable[Sequence[str]], workers: int | None
+) -> tuple[int, Iterable[Sequence[str]]]:
     """How many processes to translate with, and the lines, the first of which are read to see whether they are many."""
     from clearhead.tasks.workers import MANY, n_processors
 
@@ -128,7 +173,9 @@ def shared_out(chunks: Iterable[Sequence[str]], workers: int | None) -> tuple[in
     return workers or (n_processors() if n_lines > MANY else 1), chain(first, rest)
 
 
-def shown_progress(translations: "Iterable[Translation]", output: Path | None) -> "Iterator[Translation]":
+def shown_progress(
+    translations: "Iterable[Translation]", output: Path | None
+) -> "Iterator[Translation]":
     """The translations as they are; with a count of them when they go to a file and somebody watches."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -136,7 +183,12 @@ def shown_progress(translations: "Iterable[Translation]", output: Path | None) -
     if output is None:
         yield from translations
         return
-    columns = TextColumn("translating"), BarColumn(), TextColumn("{task.completed:,} lines"), TimeElapsedColumn()
+    columns = (
+        TextColumn("translating"),
+        BarColumn(),
+        TextColumn("{task.completed:,} lines"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=None)
         for translation in translations:
@@ -147,8 +199,15 @@ def shown_progress(translations: "Iterable[Translation]", output: Path | None) -
 class Teller:
     """Translations as lines, and what was noticed on the way."""
 
-    def __init__(self, translator: "Translator", many: bool, scores: bool, alignments: bool, as_json: bool) -> None:
-        self.translator, self.many, self.scores, self.alignments = translator, many, scores, alignments
+    def __init__(
+        self, translator: "Translator", many: bool, scores: bool, alignments: bool, as_json: bool
+    ) -> None:
+        self.translator, self.many, self.scores, self.alignments = (
+            translator,
+            many,
+            scores,
+            alignments,
+        )
         self.as_json = as_json
         self.noted: dict[str, list[int]] = {}
 
@@ -165,7 +224,9 @@ class Teller:
             elif self.scores:
                 text += f"\t{one.score:.4f}"
             if self.alignments:
-                text += f"\t{self.translator.align(translation.source, one.text) if one.text else ''}"
+                text += (
+                    f"\t{self.translator.align(translation.source, one.text) if one.text else ''}"
+                )
             yield text
 
     def everything(self, translation: "Translation") -> dict[str, Any]:
@@ -179,7 +240,11 @@ class Teller:
         }
         if self.alignments and translation.text:
             values["alignment"] = self.translator.align(translation.source, translation.text).links
-        return values | {"alternatives": [{"text": one.text, "score": one.score} for one in translation.alternatives]}
+        return values | {
+            "alternatives": [
+                {"text": one.text, "score": one.score} for one in translation.alternatives
+            ]
+        }
 
     def warn(self) -> None:
         """Tell what was noticed, once for all lines that it concerns."""
@@ -193,7 +258,9 @@ def one_line(text: str) -> str:
     return text.replace("\n", " ")
 
 
-def evaluated(run: str, files: list[str], beam: int | None, output: Path | None, settings: list[str]) -> Evaluation:
+def evaluated(
+    run: str, files: list[str], beam: int | None, output: Path | None, settings: list[str]
+) -> Evaluation:
     """Translate a test set and compare with its references: BLEU and chrF with their signatures, speed, guard hits."""
     from clearhead import metrics
     from clearhead.data.examples import pairs
@@ -202,14 +269,18 @@ def evaluated(run: str, files: list[str], beam: int | None, output: Path | None,
     translator = Translator.load(run)
     examples = list(pairs(*files))
     begin = time.perf_counter()
-    found = translator.translate([pair.source for pair in examples], **asked(translator, beam, None, settings))
+    found = translator.translate(
+        [pair.source for pair in examples], **asked(translator, beam, None, settings)
+    )
     seconds = time.perf_counter() - begin
     texts, references = [one_line(one.text) for one in found], [pair.target for pair in examples]
     scores = [metrics.bleu(texts, references), metrics.chrf(texts, references)]
     n_tokens = sum(len(one.tokens) + 1 for one in found)
     if output:
         output.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8", newline="\n")
-    values: dict[str, Any] = {score.name: {"value": score.value, "signature": score.signature} for score in scores}
+    values: dict[str, Any] = {
+        score.name: {"value": score.value, "signature": score.signature} for score in scores
+    }
     values |= {"sentences": len(found), "seconds": seconds, "tokens_per_second": n_tokens / seconds}
     values |= {"guard_hits": sum(bool(one.notes) for one in found)}
     speed = (

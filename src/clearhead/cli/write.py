@@ -15,13 +15,27 @@ if TYPE_CHECKING:
     from clearhead.tasks import Continuation
     from clearhead.tasks.perplexity import Perplexity
 
-Temperature = Annotated[float | None, typer.Option(help="0: always the likeliest token; 1: as the model says.")]
+Temperature = Annotated[
+    float | None, typer.Option(help="0: always the likeliest token; 1: as the model says.")
+]
 TopK = Annotated[int | None, typer.Option(help="Draw among this many best tokens.")]
-TopP = Annotated[float | None, typer.Option(help="Draw among the best tokens with this probability together.")]
-MinP = Annotated[float | None, typer.Option(help="Draw among tokens with this share of the best one's probability.")]
-Penalty = Annotated[float | None, typer.Option(help="Above 1: avoid tokens that were already written.")]
-Seed = Annotated[int | None, typer.Option(help="Another number, other luck; the same one, the same text.")]
-Sets = Annotated[list[str] | None, typer.Option("--set", metavar="decode.NAME=VALUE", help="Any setting of decoding.")]
+TopP = Annotated[
+    float | None, typer.Option(help="Draw among the best tokens with this probability together.")
+]
+MinP = Annotated[
+    float | None,
+    typer.Option(help="Draw among tokens with this share of the best one's probability."),
+]
+Penalty = Annotated[
+    float | None, typer.Option(help="Above 1: avoid tokens that were already written.")
+]
+Seed = Annotated[
+    int | None, typer.Option(help="Another number, other luck; the same one, the same text.")
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="decode.NAME=VALUE", help="Any setting of decoding."),
+]
 
 
 def write(
@@ -38,7 +52,8 @@ def write(
     repetition_penalty: Penalty = None,
     seed: Seed = None,
     stop: Annotated[
-        list[str] | None, typer.Option(metavar="TEXTS", help="Texts before which to stop; \\n: a line.")
+        list[str] | None,
+        typer.Option(metavar="TEXTS", help="Texts before which to stop; \\n: a line."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="A line of JSON per continuation, with all there is.")
@@ -60,13 +75,23 @@ def write(
     }  # fmt: skip
     options: dict[str, Any] = asked(writer.config, given, settings or [])
     options["stop"] = [text.replace("\\n", "\n") for text in stop or []]
-    text = prompt if prompt is not None else "" if sys.stdin.isatty() else sys.stdin.read().removesuffix("\n")
+    text = (
+        prompt
+        if prompt is not None
+        else ""
+        if sys.stdin.isatty()
+        else sys.stdin.read().removesuffix("\n")
+    )
     if number == 1 and not as_json:
         told(streamed(writer.stream(text, **options), text))
         return
     found = writer.write(text, **options | {"n_best": number})
     for one in (found, *found.alternatives):
-        typer.echo(json.dumps(asdict(one) | {"log_prob": one.log_prob}, ensure_ascii=False) if as_json else titled(one))
+        typer.echo(
+            json.dumps(asdict(one) | {"log_prob": one.log_prob}, ensure_ascii=False)
+            if as_json
+            else titled(one)
+        )
     told(found)
 
 
@@ -103,7 +128,9 @@ def told(found: "Continuation") -> None:
         sys.stderr.write(f"{note}\n")
 
 
-def evaluated(run: str, files: list[str], beam: int | None, output: Path | None, settings: list[str]) -> Evaluation:  # noqa: ARG001
+def evaluated(
+    run: str, files: list[str], beam: int | None, output: Path | None, settings: list[str]
+) -> Evaluation:  # noqa: ARG001
     """How surprised a writer is by the text in files."""
     from clearhead.data.examples import running_text
     from clearhead.tasks import Writer

@@ -32,7 +32,9 @@ SURE = 18.0
 
 ANCHOR = re.compile(r"\d+|\b[A-Z]\w+")
 CLOSINGS = {
-    mark: n for n, marks in enumerate((".。।", "?？", "!！", ":：", ",，、;；", "…", "\"”“»')）"), 1) for mark in marks
+    mark: n
+    for n, marks in enumerate((".。।", "?？", "!！", ":：", ",，、;；", "…", "\"”“»')）"), 1)
+    for mark in marks
 }
 
 Floats = NDArray[np.float64]
@@ -115,7 +117,10 @@ class Comparison:
         self.n_lines = min(len(self.source[0]), len(self.target[0]))
         usual = self.best_offset()
         self.middle, self.spread = self.length_scale(usual)
-        aligned, apart = self.categories(usual), self.categories(usual + APART) + self.categories(usual - APART)
+        aligned, apart = (
+            self.categories(usual),
+            self.categories(usual + APART) + self.categories(usual - APART),
+        )
         self.weights = [weigh(a, b) for a, b in zip(joined(aligned), joined(apart), strict=True)]
         self.usual = float(np.mean(self.total(aligned[0])))
         self.chance = float(np.mean(np.concatenate([self.total(part) for part in apart])))
@@ -147,15 +152,21 @@ class Comparison:
     def categories(self, offset: int) -> list[list[NDArray[Any]]]:
         """For each trait, which of a few kinds of agreement every pair of lines shows."""
         here, there = self.sides(offset)
-        lengths = np.clip(np.abs(self.ratios(offset) - self.middle) / self.spread * 2, 0, 11).astype(np.intp)
+        lengths = np.clip(
+            np.abs(self.ratios(offset) - self.middle) / self.spread * 2, 0, 11
+        ).astype(np.intp)
         closings = (self.source[1][here] * 8 + self.target[1][there]).astype(np.intp)
         a, b = self.source[2][here], self.target[2][there]
-        shared = np.minimum(np.bitwise_count(a & b), 3) * 3 + np.minimum(np.bitwise_count(a ^ b) // 2, 2)
+        shared = np.minimum(np.bitwise_count(a & b), 3) * 3 + np.minimum(
+            np.bitwise_count(a ^ b) // 2, 2
+        )
         anchors = np.where((a == 0) | (b == 0), 12 + (a == b), shared).astype(np.intp)
         return [[lengths, closings, anchors]]
 
     def total(self, kinds: list[NDArray[Any]]) -> Floats:
-        return np.asarray(sum(weights[kind] for weights, kind in zip(self.weights, kinds, strict=True)))
+        return np.asarray(
+            sum(weights[kind] for weights, kind in zip(self.weights, kinds, strict=True))
+        )
 
     def evidence(self, offset: int) -> Floats:
         """For every source line, how much more likely it is at home with that target line than with any other."""
@@ -167,7 +178,11 @@ class Comparison:
 
 def columns(traits: Traits) -> tuple[Floats, NDArray[Any], NDArray[Any]]:
     lengths = np.log1p(np.frombuffer(traits.lengths, dtype=np.uint32).astype(np.float64))
-    return lengths, np.frombuffer(traits.closings, dtype=np.uint8), np.frombuffer(traits.anchors, dtype=np.uint64)
+    return (
+        lengths,
+        np.frombuffer(traits.closings, dtype=np.uint8),
+        np.frombuffer(traits.anchors, dtype=np.uint64),
+    )
 
 
 def joined(parts: list[list[NDArray[Any]]]) -> list[NDArray[Any]]:

@@ -31,7 +31,9 @@ class Batch:
     """Which examples of the store, or which windows of the text, the rows are."""
 
     def to(self, device: torch.device | str) -> Self:
-        return type(self)(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+        return type(self)(
+            **{field.name: getattr(self, field.name).to(device) for field in fields(self)}
+        )
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,9 @@ def pair_batch(store: Store, examples: Ints) -> PairBatch:
     return paired(torch.from_numpy(examples), store.rows(0, examples), store.rows(1, examples))
 
 
-def paired(indices: Int[Tensor, " B"], sources: tuple[Ints, Ints], targets: tuple[Ints, Ints]) -> PairBatch:
+def paired(
+    indices: Int[Tensor, " B"], sources: tuple[Ints, Ints], targets: tuple[Ints, Ints]
+) -> PairBatch:
     """A batch of pairs, each side given as ids end to end and how many each row has."""
     source, source_mask = ended(*sources)
     target, counts = ended(*targets)
@@ -103,7 +107,9 @@ def conversation_batch(store: Store, examples: Ints) -> TextBatch:
     counts, _ = padded(store.rows(1, examples)[0], lengths)
     every = np.arange(len(examples))
     counts[every, lengths] = counts[every, lengths - 1]
-    return TextBatch(torch.from_numpy(examples), shifted(target, real), target, torch.from_numpy(counts > 0))
+    return TextBatch(
+        torch.from_numpy(examples), shifted(target, real), target, torch.from_numpy(counts > 0)
+    )
 
 
 def padded(ids: Ints, lengths: Ints) -> tuple[Ints, NDArray[np.bool_]]:
@@ -156,7 +162,9 @@ class ByLength(Batches[B]):
     Examples change places only within their cell, so padding stays small and the cuts are the same in every epoch.
     """
 
-    def __init__(self, store: Store, make: Callable[[Store, Ints], B], batch_tokens: int, seed: int) -> None:
+    def __init__(
+        self, store: Store, make: Callable[[Store, Ints], B], batch_tokens: int, seed: int
+    ) -> None:
         self.store, self.make, self.seed = store, make, seed
         self.cuts = cuts(longest(store.cells) + 1, store.cell_sizes, batch_tokens)
         self.cell_ends = np.cumsum(store.cell_sizes)
@@ -184,7 +192,11 @@ class Recut(Batches[PairBatch]):
     """The same pairs, their words cut into other tokens each time they are seen (subword dropout)."""
 
     def __init__(
-        self, pairs: Batches[PairBatch], tokenizers: tuple[Tokenizer, Tokenizer], dropout: float, seed: int
+        self,
+        pairs: Batches[PairBatch],
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        dropout: float,
+        seed: int,
     ) -> None:
         self.pairs, self.tokenizers, self.dropout, self.seed = pairs, tokenizers, dropout, seed
 
@@ -195,17 +207,22 @@ class Recut(Batches[PairBatch]):
         pairs, (source, target) = self.pairs.batch(place), self.tokenizers
         seed = int(mix(self.seed, place)[0])
         sources = self.recut(source, pairs.source, pairs.source_mask, seed)
-        return paired(pairs.indices, sources, self.recut(target, pairs.target_out, pairs.counts, seed + 1))
+        return paired(
+            pairs.indices, sources, self.recut(target, pairs.target_out, pairs.counts, seed + 1)
+        )
 
     def recut(
         self, tokenizer: Tokenizer, ids: Int[Tensor, "B T"], real: Bool[Tensor, "B T"], seed: int
     ) -> tuple[Ints, Ints]:
         """The rows as ids end to end and their lengths, after their text was tokenised again."""
         texts = [
-            tokenizer.decode(row[:length]) for row, length in zip(ids.tolist(), (real.sum(1) - 1).tolist(), strict=True)
+            tokenizer.decode(row[:length])
+            for row, length in zip(ids.tolist(), (real.sum(1) - 1).tolist(), strict=True)
         ]
         rows = tokenizer.encode_batch(texts, self.dropout, seed)
-        return np.array([token for row in rows for token in row], np.int64), np.array([len(row) for row in rows])
+        return np.array([token for row in rows for token in row], np.int64), np.array(
+            [len(row) for row in rows]
+        )
 
     def fixed(self) -> Iterator[PairBatch]:
         return self.pairs.fixed()
@@ -217,7 +234,9 @@ class Windows(Batches[TextBatch]):
     def __init__(self, store: Store, window: int, batch_tokens: int, seed: int) -> None:
         self.text, self.seed = store.ids[0], seed
         if len(self.text) < 2:
-            raise DataError(f"There is too little text to learn from: {len(self.text)} tokens.\nGive a longer text.")
+            raise DataError(
+                f"There is too little text to learn from: {len(self.text)} tokens.\nGive a longer text."
+            )
         self.window = min(window, len(self.text) - 1)
         self.n_windows = (len(self.text) - 1) // self.window
         self.rows = max(1, batch_tokens // self.window)
@@ -229,7 +248,9 @@ class Windows(Batches[TextBatch]):
         epoch, index = divmod(place, len(self))
         key = mix(self.seed, epoch)
         places = np.arange(index * self.rows, min((index + 1) * self.rows, self.n_windows))
-        return self.windows(shuffled(places, self.n_windows, key), offset=int(key[0] % len(self.text)))
+        return self.windows(
+            shuffled(places, self.n_windows, key), offset=int(key[0] % len(self.text))
+        )
 
     def fixed(self) -> Iterator[TextBatch]:
         """The text from its first token to its last, each predicted once; what is left over fills a window in part."""

@@ -75,9 +75,12 @@ class Diagnosis:
     def as_dict(self) -> dict[str, Any]:
         """The same for programs; which examples are at fault is told by counts and first lines."""
         values = {
-            name: getattr(self, name) for name in ("paths", "kind", "examples", "test_examples", "labels", "notes")
+            name: getattr(self, name)
+            for name in ("paths", "kind", "examples", "test_examples", "labels", "notes")
         }
-        found = [{k: v for k, v in vars(finding).items() if k != "left_out"} for finding in self.findings]
+        found = [
+            {k: v for k, v in vars(finding).items() if k != "left_out"} for finding in self.findings
+        ]
         return {**values, "sides": [asdict(side) for side in self.sides], "findings": found}
 
 
@@ -91,9 +94,11 @@ class Fixed:
 
 
 def examine(
-    paths: Sequence[str | Path], test_paths: Sequence[str | Path] = (), kind: Kind | None = None,
+    paths: Sequence[str | Path],
+    test_paths: Sequence[str | Path] = (),
+    kind: Kind | None = None,
     progress: Progress | None = None,
-) -> Diagnosis:  # fmt: skip
+) -> Diagnosis:
     """One pass over the files, then a look at the first line of every fault.
 
     `kind` is told by the files themselves unless given; `progress` hears of bytes done and bytes in all.
@@ -102,7 +107,9 @@ def examine(
     kind = kind or kind_of(names)
     corpus = survey(names, kind, progress)
     if not len(corpus):
-        raise DataError(f"{shown(', '.join(names))}: nothing to examine, the files are empty.\nGive files with text.")
+        raise DataError(
+            f"{shown(', '.join(names))}: nothing to examine, the files are empty.\nGive files with text."
+        )
     test = survey([str(path) for path in test_paths], kind) if test_paths else None
     found = findings(corpus, test, partial(fetch, names, kind))
     sides = tuple(
@@ -111,9 +118,15 @@ def examine(
     )
     notes = {path: note.sentences() for path, note in corpus.notes.items() if note.sentences()}
     return Diagnosis(
-        tuple(names), kind, len(corpus), len(test) if test else None, dict(corpus.labels.most_common()), sides,
-        (*found, *unseen(corpus, sides)), notes,
-    )  # fmt: skip
+        tuple(names),
+        kind,
+        len(corpus),
+        len(test) if test else None,
+        dict(corpus.labels.most_common()),
+        sides,
+        (*found, *unseen(corpus, sides)),
+        notes,
+    )
 
 
 def side_names(corpus: Survey) -> tuple[str, ...]:
@@ -130,10 +143,20 @@ def summary(side: Side, name: str, test: Side | None) -> SideSummary:
     scripts = np.bincount(column(side.scripts, np.uint8), minlength=2)[1:]
     words, characters = side.words, side.characters
     return SideSummary(
-        name, characters.total(), words.total(), len(words), once(words), len(characters), once(characters),
-        SCRIPTS[int(scripts.argmax()) + 1].capitalize() if scripts.any() else "", int(np.median(lengths)),
-        int(lengths.max()), tuple(map(int, bars)), step, unseen_share(side, test) if test else None,
-    )  # fmt: skip
+        name,
+        characters.total(),
+        words.total(),
+        len(words),
+        once(words),
+        len(characters),
+        once(characters),
+        SCRIPTS[int(scripts.argmax()) + 1].capitalize() if scripts.any() else "",
+        int(np.median(lengths)),
+        int(lengths.max()),
+        tuple(map(int, bars)),
+        step,
+        unseen_share(side, test) if test else None,
+    )
 
 
 def once(counts: dict[str, int]) -> int:
@@ -141,20 +164,29 @@ def once(counts: dict[str, int]) -> int:
 
 
 def unseen_share(side: Side, test: Side) -> float:
-    return sum(count for word, count in test.words.items() if word not in side.words) / max(1, test.words.total())
+    return sum(count for word, count in test.words.items() if word not in side.words) / max(
+        1, test.words.total()
+    )
 
 
 def unseen(corpus: Survey, sides: Iterable[SideSummary]) -> list[Finding]:
     """A finding when the test text speaks of other things; where words are not parted by spaces it cannot be told."""
     return [
         Finding(
-            "unseen words", "note", 1, side.name, 0, f"{side.unseen_words:.0%} of the test text's words",
+            "unseen words",
+            "note",
+            1,
+            side.name,
+            0,
+            f"{side.unseen_words:.0%} of the test text's words",
             "Training never shows them: the test is of another kind, or there is too little text.",
             np.zeros(len(corpus), dtype=bool),
         )
         for side in sides
-        if side.unseen_words is not None and side.unseen_words > MANY_UNSEEN and side.script not in ("Han", "Thai")
-    ]  # fmt: skip
+        if side.unseen_words is not None
+        and side.unseen_words > MANY_UNSEEN
+        and side.script not in ("Han", "Thai")
+    ]
 
 
 def fetch(paths: Sequence[str], kind: Kind, wanted: set[int]) -> dict[int, Row]:
@@ -163,7 +195,9 @@ def fetch(paths: Sequence[str], kind: Kind, wanted: set[int]) -> dict[int, Row]:
     if not wanted or any(is_pipe(path) for lines in sources for path in lines.paths):
         return {}
     examples = (row for row in rows(sources, kind) if row.role != "header")
-    return {index: row for index, row in enumerate(islice(examples, max(wanted) + 1)) if index in wanted}
+    return {
+        index: row for index, row in enumerate(islice(examples, max(wanted) + 1)) if index in wanted
+    }
 
 
 def fix(diagnosis: Diagnosis, out: str | Path) -> Fixed:
@@ -178,7 +212,9 @@ def fix(diagnosis: Diagnosis, out: str | Path) -> Fixed:
         )
     sources = open_sources(diagnosis.paths, diagnosis.kind)
     if any(is_pipe(path) for lines in sources for path in lines.paths):
-        raise DataError("What came through a pipe cannot be read again to fix it.\nSave it to a file and give that.")
+        raise DataError(
+            "What came through a pipe cannot be read again to fix it.\nSave it to a file and give that."
+        )
     targets = {path: Path(out) / Path(path).name for lines in sources for path in lines.paths}
     refuse_to_overwrite(targets)
     try:
@@ -193,9 +229,13 @@ def fix(diagnosis: Diagnosis, out: str | Path) -> Fixed:
 def refuse_to_overwrite(targets: dict[str, Path]) -> None:
     taken = next((target for target in targets.values() if target.exists()), None)
     if taken:
-        raise DataError(f"{taken} exists already.\nGive a folder that does not hold it: --fix cleaned")
+        raise DataError(
+            f"{taken} exists already.\nGive a folder that does not hold it: --fix cleaned"
+        )
     if len(set(targets.values())) < len(targets):
-        raise DataError(f"Two files have one name: {shown(', '.join(targets))}.\nFix them one after the other.")
+        raise DataError(
+            f"Two files have one name: {shown(', '.join(targets))}.\nFix them one after the other."
+        )
 
 
 def write_kept(diagnosis: Diagnosis, sources: Sequence[Lines], targets: dict[str, Path]) -> int:

@@ -43,10 +43,16 @@ def pair_encoding(source: Tokenizer, target: Tokenizer) -> Encoding:
         sources, targets = zip(*pairs, strict=True)
         return source.encode_batch(list(sources)), target.encode_batch(list(targets))
 
-    return Encoding(encode, (source.vocab_size, target.vocab_size), f"pairs {source.fingerprint} {target.fingerprint}")
+    return Encoding(
+        encode,
+        (source.vocab_size, target.vocab_size),
+        f"pairs {source.fingerprint} {target.fingerprint}",
+    )
 
 
-def label_encoding(tokenizer: Tokenizer, names: Sequence[str], longest: int | None = None) -> Encoding:
+def label_encoding(
+    tokenizer: Tokenizer, names: Sequence[str], longest: int | None = None
+) -> Encoding:
     """Two sides: the text, cut off where it is too long, and the numbers of its labels among the names."""
     numbers = {name: number for number, name in enumerate(names)}
 
@@ -87,7 +93,9 @@ def conversation_encoding(tokenizer: Tokenizer) -> Encoding:
             for turn, row in enumerate(islice(rows, len(conversation.turns))):
                 said = [BOT, *row] if turn % 2 else [*[END] * (turn > 0), USER, *row]
                 ids[n] += said
-                counts[n] += [0, *[1] * len(row)] if turn % 2 else [*[1] * (turn > 0), *[0] * (len(row) + 1)]
+                counts[n] += (
+                    [0, *[1] * len(row)] if turn % 2 else [*[1] * (turn > 0), *[0] * (len(row) + 1)]
+                )
         return ids, counts
 
     return Encoding(encode, (tokenizer.vocab_size, 2), f"conversations {tokenizer.fingerprint}")

@@ -24,7 +24,14 @@ LABEL_NAMES = (
     ("text", "label"), ("text", "labels"), ("sentence", "label"), ("text", "category"), ("text", "intent"),
     ("text", "class"), ("text", "emotion"), ("review", "sentiment"), ("utterance", "intent"), ("question", "label"),
 )  # fmt: skip
-TURN_NAMES = (("turns",), ("messages",), ("dialog",), ("dialogue",), ("conversation",), ("conversations",))
+TURN_NAMES = (
+    ("turns",),
+    ("messages",),
+    ("dialog",),
+    ("dialogue",),
+    ("conversation",),
+    ("conversations",),
+)
 TEXT_NAMES = (("text",), ("content",), ("body",))
 SAID_NAMES = ("content", "text", "value", "utterance")
 
@@ -79,19 +86,28 @@ class Examples(Generic[E]):
         return {path: note for lines in self.sources for path, note in lines.notes.items()}
 
 
-def pairs(*paths: str | Path, fields: Fields | None = None, errors: Errors = "strict") -> Examples[Pair]:
+def pairs(
+    *paths: str | Path, fields: Fields | None = None, errors: Errors = "strict"
+) -> Examples[Pair]:
     """Pairs from two parallel files, or more of them by their endings, or from tables with two fields.
 
     `fields` names source and target in a table: names, or column numbers counted from 1.
     """
     sides = parallel_files(paths, fields)
     if sides is None:
-        return table(paths, PAIR_NAMES, fields, errors, (0, 1), lambda cells: Pair(*map(text_in, cells)))
+        return table(
+            paths, PAIR_NAMES, fields, errors, (0, 1), lambda cells: Pair(*map(text_in, cells))
+        )
     both = [(Lines(source, errors), Lines(target, errors)) for source, target in sides]
-    return Examples(list(chain.from_iterable(both)), lambda: chain.from_iterable(parallel(a, b) for a, b in both))
+    return Examples(
+        list(chain.from_iterable(both)),
+        lambda: chain.from_iterable(parallel(a, b) for a, b in both),
+    )
 
 
-def labelled(*paths: str | Path, fields: Fields | None = None, errors: Errors = "strict") -> Examples[Labelled]:
+def labelled(
+    *paths: str | Path, fields: Fields | None = None, errors: Errors = "strict"
+) -> Examples[Labelled]:
     """Texts with labels from tables: TSV is label, tab, text; several labels are parted by commas without spaces.
 
     `fields` names text and label: names, or column numbers counted from 1.
@@ -108,17 +124,34 @@ def conversations(
 ) -> Examples[Conversation]:
     """Conversations from JSONL with a list of turns, or from pairs of any kind, each a question and its answer."""
     files = [file for path in paths for file in files_in(path)]
-    if files and all(format_of(file) == "jsonl" for file in files) and (fields is None or len(fields) == 1):
+    if (
+        files
+        and all(format_of(file) == "jsonl" for file in files)
+        and (fields is None or len(fields) == 1)
+    ):
         known = TURN_NAMES if fields is None else (tuple(map(str, fields)),)
-        return table(files, (*known, *PAIR_NAMES), None, errors, (0,), lambda cells: Conversation(turns_in(cells)))
+        return table(
+            files,
+            (*known, *PAIR_NAMES),
+            None,
+            errors,
+            (0,),
+            lambda cells: Conversation(turns_in(cells)),
+        )
     found = pairs(*files, fields=fields, errors=errors)
     return Examples(found.sources, lambda: (Conversation(tuple(pair)) for pair in found))
 
 
-def running_text(*paths: str | Path, fields: Fields | None = None, errors: Errors = "strict") -> Examples[str]:
+def running_text(
+    *paths: str | Path, fields: Fields | None = None, errors: Errors = "strict"
+) -> Examples[str]:
     """The lines of plain files as they stand, empty ones too, or one field of each record in JSONL and CSV."""
     files = [file for path in paths for file in files_in(path)]
-    tabular = {file for file in files if fields or file.removesuffix(".gz").endswith((".jsonl", ".ndjson", ".csv"))}
+    tabular = {
+        file
+        for file in files
+        if fields or file.removesuffix(".gz").endswith((".jsonl", ".ndjson", ".csv"))
+    }
     if tabular and tabular == set(files):
         return table(files, TEXT_NAMES, fields, errors, (0,), lambda cells: text_in(cells[0]))
     if tabular:
@@ -128,9 +161,13 @@ def running_text(*paths: str | Path, fields: Fields | None = None, errors: Error
 
 
 def table(
-    paths: Iterable[str | Path], known: Sequence[tuple[str, ...]], fields: Fields | None, errors: Errors,
-    order: Sequence[int], make: Callable[[Sequence[Any]], E],
-) -> Examples[E]:  # fmt: skip
+    paths: Iterable[str | Path],
+    known: Sequence[tuple[str, ...]],
+    fields: Fields | None,
+    errors: Errors,
+    order: Sequence[int],
+    make: Callable[[Sequence[Any]], E],
+) -> Examples[E]:
     """Examples from files of records; each file may have its own format and header."""
     files = [Lines(file, errors) for path in paths for file in files_in(path)]
 
@@ -158,7 +195,9 @@ def table_format(path: str) -> Format:
 def text_in(value: object) -> str:
     if isinstance(value, str):
         return value
-    raise DataError(f"a text was expected, found {shown(value)}.\nPut it in quotes, or name another field.")
+    raise DataError(
+        f"a text was expected, found {shown(value)}.\nPut it in quotes, or name another field."
+    )
 
 
 def labels_in(value: object) -> tuple[str, ...]:
@@ -169,7 +208,9 @@ def labels_in(value: object) -> tuple[str, ...]:
         return tuple(part for part in value.split(",") if part)
     if isinstance(value, str | int | float):
         return (str(value),)
-    raise DataError(f"a label was expected, found {shown(value)}.\nGive a word, a number or a list of them.")
+    raise DataError(
+        f"a label was expected, found {shown(value)}.\nGive a word, a number or a list of them."
+    )
 
 
 def turns_in(cells: Sequence[Any]) -> tuple[str, ...]:
@@ -177,7 +218,9 @@ def turns_in(cells: Sequence[Any]) -> tuple[str, ...]:
     if len(cells) > 1:
         return tuple(map(text_in, cells))
     if not isinstance(cells[0], list):
-        raise DataError(f"a list of turns was expected, found {shown(cells[0])}.\nGive a list of texts or messages.")
+        raise DataError(
+            f"a list of turns was expected, found {shown(cells[0])}.\nGive a list of texts or messages."
+        )
     told = [said(turn) for turn in cells[0] if is_system(turn)]
     turns = [said(turn) for turn in cells[0] if not is_system(turn)]
     return ("\n".join([*told, *turns[:1]]), *turns[1:]) if told else tuple(turns)
@@ -192,11 +235,15 @@ def said(turn: object) -> str:
         return text_in(turn)
     name = next((name for name in SAID_NAMES if name in turn), None)
     if name is None:
-        raise DataError(f"a turn without text: {shown(turn)}\nIts text should be called {' or '.join(SAID_NAMES)}.")
+        raise DataError(
+            f"a turn without text: {shown(turn)}\nIts text should be called {' or '.join(SAID_NAMES)}."
+        )
     return text_in(turn[name])
 
 
-def parallel_files(paths: Iterable[str | Path], fields: Fields | None = None) -> list[tuple[str, str]] | None:
+def parallel_files(
+    paths: Iterable[str | Path], fields: Fields | None = None
+) -> list[tuple[str, str]] | None:
     """Which plain files go together as source and target, or None when they are tables.
 
     Two files go by position; more by their endings (a.en b.en a.de b.de), of which the first file's is the source.
@@ -223,7 +270,9 @@ def parallel_files(paths: Iterable[str | Path], fields: Fields | None = None) ->
 
 def mixed(files: Sequence[str]) -> DataError:
     kinds = ", ".join(f"{Path(file).name} ({format_of(file)})" for file in files)
-    return DataError(f"Plain text and tables cannot be mixed: {shown(kinds)}.\nGive files of one kind.")
+    return DataError(
+        f"Plain text and tables cannot be mixed: {shown(kinds)}.\nGive files of one kind."
+    )
 
 
 def parallel(source: Lines, target: Lines) -> Iterator[Pair]:
@@ -243,7 +292,9 @@ def unequal(source: Lines, target: Lines, n_source: int, n_target: int) -> DataE
     """Both counts, and what can be told about where the files part company."""
     names = source.paths[0], target.paths[0]
     hints = (
-        [] if any(map(is_pipe, names)) else [first_shift(source, target), *map(line_ends_elsewhere, (source, target))]
+        []
+        if any(map(is_pipe, names))
+        else [first_shift(source, target), *map(line_ends_elsewhere, (source, target))]
     )
     return DataError(
         f"{names[0]} has {n_source:,} lines and {names[1]} {n_target:,}: they are not parallel.\n"

@@ -68,7 +68,9 @@ def readable(corpus: Survey) -> Mask:
 
 def empty_sides(corpus: Survey) -> NDArray[Any]:
     """How many sides of each whole example are empty."""
-    n_empty = sum((column(side.traits.lengths, np.uint32) == 0).astype(np.uint8) for side in corpus.sides)
+    n_empty = sum(
+        (column(side.traits.lengths, np.uint32) == 0).astype(np.uint8) for side in corpus.sides
+    )
     return np.asarray(n_empty * whole(corpus))
 
 
@@ -96,7 +98,9 @@ def copied(corpus: Survey, _: Survey | None) -> Mask:
     source, target = corpus.sides
     same = column(source.digests, np.int64) == column(target.digests, np.int64)
     is_text = column(source.scripts, np.uint8) > 0
-    return np.asarray(same & is_text & (column(source.traits.lengths, np.uint32) > SHORT) & whole(corpus))
+    return np.asarray(
+        same & is_text & (column(source.traits.lengths, np.uint32) > SHORT) & whole(corpus)
+    )
 
 
 def length_outliers(corpus: Survey, _: Survey | None) -> Mask:
@@ -104,14 +108,18 @@ def length_outliers(corpus: Survey, _: Survey | None) -> Mask:
     found, usable = np.zeros(len(corpus), dtype=bool), readable(corpus)
     if corpus.kind != "pairs" or not usable.any():
         return found
-    a, b = (column(side.traits.lengths, np.uint32)[usable].astype(np.float64) for side in corpus.sides)
+    a, b = (
+        column(side.traits.lengths, np.uint32)[usable].astype(np.float64) for side in corpus.sides
+    )
     ratio = np.log(b / a)
     middle = np.median(ratio)
     expected = a * np.exp(middle)
     surprise = np.abs(b - expected) / np.sqrt(b + expected)
     far = np.abs(ratio - middle)
     limit = max(np.log(FACTOR), 4 * 1.4826 * float(np.median(far)))
-    found[usable] = (far > limit) & (surprise > max(3.0, SIGMAS * 1.4826 * float(np.median(surprise))))
+    found[usable] = (far > limit) & (
+        surprise > max(3.0, SIGMAS * 1.4826 * float(np.median(surprise)))
+    )
     return np.asarray(found & (corpus.slipped == 0))
 
 
@@ -131,16 +139,23 @@ def contradicted(corpus: Survey, _: Survey | None) -> Mask:
     """Texts that stood there before with another label."""
     if corpus.kind != "labelled":
         return np.zeros(len(corpus), dtype=bool)
-    text, digests = column(corpus.sides[0].digests, np.int64), column(corpus.label_digests, np.int64)
+    text, digests = (
+        column(corpus.sides[0].digests, np.int64),
+        column(corpus.label_digests, np.int64),
+    )
     _values, first_ones, group = np.unique(text, return_index=True, return_inverse=True)
-    return np.asarray((digests != digests[first_ones[group]]) & ~repeated(corpus, None) & readable(corpus))
+    return np.asarray(
+        (digests != digests[first_ones[group]]) & ~repeated(corpus, None) & readable(corpus)
+    )
 
 
 def pair_digests(corpus: Survey) -> NDArray[Any]:
     """One number for all sides of an example, blind to case and spaces."""
     total = np.zeros(len(corpus), dtype=np.uint64)
     for side in corpus.sides:
-        total = total * np.uint64(0x9E3779B97F4A7C15) + column(side.digests, np.int64).view(np.uint64)
+        total = total * np.uint64(0x9E3779B97F4A7C15) + column(side.digests, np.int64).view(
+            np.uint64
+        )
     return total
 
 
@@ -161,39 +176,99 @@ def half_leaked(corpus: Survey, test: Survey | None, side: int) -> Mask:
 
 
 CHECKS = (
-    Check("not UTF-8", "error", lambda corpus, _: column(corpus.invalid, np.uint8),
-          "Convert the file (iconv -f latin1 -t utf-8)."),
-    Check("broken records", "error", lambda corpus, _: column(corpus.broken, np.bool_),
-          "Every record needs the same columns or fields; look for stray tabs, commas and quotes."),
-    Check("lines without a partner", "error", lambda corpus, _: column(corpus.unpaired, np.bool_),
-          "One file is longer: make both anew from one table. Lines end at \\n only."),
-    Check("misaligned lines", "error", lambda corpus, _: corpus.slipped,
-          "The right target is {value:+d} lines off: near here a file lacks a line, or has one too many."),
-    Check("test examples in training", "error", leaked,
-          "They make scores look better than they are: leave them out of training."),
+    Check(
+        "not UTF-8",
+        "error",
+        lambda corpus, _: column(corpus.invalid, np.uint8),
+        "Convert the file (iconv -f latin1 -t utf-8).",
+    ),
+    Check(
+        "broken records",
+        "error",
+        lambda corpus, _: column(corpus.broken, np.bool_),
+        "Every record needs the same columns or fields; look for stray tabs, commas and quotes.",
+    ),
+    Check(
+        "lines without a partner",
+        "error",
+        lambda corpus, _: column(corpus.unpaired, np.bool_),
+        "One file is longer: make both anew from one table. Lines end at \\n only.",
+    ),
+    Check(
+        "misaligned lines",
+        "error",
+        lambda corpus, _: corpus.slipped,
+        "The right target is {value:+d} lines off: near here a file lacks a line, or has one too many.",
+    ),
+    Check(
+        "test examples in training",
+        "error",
+        leaked,
+        "They make scores look better than they are: leave them out of training.",
+    ),
     Check("one side empty", "warning", one_sided, "Nothing can be learned from half a pair."),
     Check("empty lines", "warning", empty, "Nothing can be learned from them."),
-    Check("duplicates", "warning", repeated,
-          "Text seen often is learned by heart; the first of each may stay."),
-    Check("copies", "warning", copied, "The target repeats the source: a model learns to leave text as it is."),
-    Check("length outliers", "warning", length_outliers,
-          "One side is several times longer than usual: often half a translation, or a wrong one."),
-    Check("wrong script", "warning", wrong_script, "Mainly letters of another script than this side's other lines."),
-    Check("contradicting labels", "warning", contradicted, "The same text stands earlier with another label: decide."),
-    Check("line ends of other tools", "note", lambda corpus, _: column(corpus.line_ends, np.uint8),
-          "Characters such as U+2028 or a lone CR are text here; --fix puts spaces for them.", False),
-    Check("test sources in training", "note", lambda corpus, test: half_leaked(corpus, test, 0),
-          "With another target; natural for short and common sentences.", False),
-    Check("test targets in training", "note", lambda corpus, test: half_leaked(corpus, test, 1),
-          "With another source; natural for short and common sentences.", False),
-)  # fmt: skip
+    Check(
+        "duplicates",
+        "warning",
+        repeated,
+        "Text seen often is learned by heart; the first of each may stay.",
+    ),
+    Check(
+        "copies",
+        "warning",
+        copied,
+        "The target repeats the source: a model learns to leave text as it is.",
+    ),
+    Check(
+        "length outliers",
+        "warning",
+        length_outliers,
+        "One side is several times longer than usual: often half a translation, or a wrong one.",
+    ),
+    Check(
+        "wrong script",
+        "warning",
+        wrong_script,
+        "Mainly letters of another script than this side's other lines.",
+    ),
+    Check(
+        "contradicting labels",
+        "warning",
+        contradicted,
+        "The same text stands earlier with another label: decide.",
+    ),
+    Check(
+        "line ends of other tools",
+        "note",
+        lambda corpus, _: column(corpus.line_ends, np.uint8),
+        "Characters such as U+2028 or a lone CR are text here; --fix puts spaces for them.",
+        False,
+    ),
+    Check(
+        "test sources in training",
+        "note",
+        lambda corpus, test: half_leaked(corpus, test, 0),
+        "With another target; natural for short and common sentences.",
+        False,
+    ),
+    Check(
+        "test targets in training",
+        "note",
+        lambda corpus, test: half_leaked(corpus, test, 1),
+        "With another source; natural for short and common sentences.",
+        False,
+    ),
+)
 """In the order of their gravity."""
 
 NATURAL_IN_TEXT = ("empty lines", "duplicates", "wrong script")
 """In running text paragraphs are parted by empty lines, short lines come back, and others are quoted."""
 
 
-def findings(corpus: Survey, test: Survey | None, fetch: Callable[[set[int]], dict[int, Row]]) -> list[Finding]:
+def findings(
+    corpus: Survey, test: Survey | None, fetch: Callable[[set[int]], dict[int, Row]]
+) -> list[Finding]:
     """All faults that a corpus has; `fetch` finds the rows that serve as examples."""
     marked = [(check, marks) for check in CHECKS if (marks := check.find(corpus, test)).any()]
     shown = fetch({first(marks) for _, marks in marked})
@@ -210,10 +285,15 @@ def finding(check: Check, corpus: Survey, marks: NDArray[Any], row: Row | None) 
     path, line = corpus.place(first(marks), side or 0)
     is_natural = corpus.kind == "text" and check.name in NATURAL_IN_TEXT
     return Finding(
-        check.name, "note" if is_natural else check.severity, int(np.count_nonzero(marks)), path, line,
-        excerpt(row, side) if row else "", check.advice.format(value=value),
+        check.name,
+        "note" if is_natural else check.severity,
+        int(np.count_nonzero(marks)),
+        path,
+        line,
+        excerpt(row, side) if row else "",
+        check.advice.format(value=value),
         (marks != 0) & (check.is_dropped and not is_natural),
-    )  # fmt: skip
+    )
 
 
 def excerpt(row: Row, side: int | None) -> str:
@@ -233,4 +313,8 @@ def printable(text: str, width: int) -> str:
 def escaped(character: str) -> str:
     """A byte that is no UTF-8 by its value, anything else by its Unicode number."""
     code = ord(character)
-    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else character.encode("unicode_escape").decode("ascii")
+    return (
+        f"\\x{code - 0xDC00:02x}"
+        if 0xDC80 <= code <= 0xDCFF
+        else character.encode("unicode_escape").decode("ascii")
+    )

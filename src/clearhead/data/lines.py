@@ -48,7 +48,9 @@ class Notes:
         if self.carriage_returns:
             found.append(f"{self.carriage_returns:,} lines ended in CR LF; the CR was stripped")
         if self.invalid_lines:
-            found.append(f"{self.invalid_lines:,} lines hold bytes that are not UTF-8; they were replaced")
+            found.append(
+                f"{self.invalid_lines:,} lines hold bytes that are not UTF-8; they were replaced"
+            )
         return found
 
 
@@ -82,7 +84,9 @@ class Lines:
 
     def _file(self, path: str) -> Iterator[tuple[Block, int]]:
         if path in self._spent:
-            raise DataError(f"{path} is a pipe: it can be read only once.\nSave it to a file and give that.")
+            raise DataError(
+                f"{path} is a pipe: it can be read only once.\nSave it to a file and give that."
+            )
         if is_pipe(path):
             self._spent.add(path)
         notes, number = Notes(), 1
@@ -118,10 +122,16 @@ def files_in(path: str | Path) -> list[str]:
         raise DataError(f"There is no file {shown(str(path))}.{neighbours(path)}")
     if not path.is_dir():
         return [str(path)]
-    names = [file for file in path.rglob("*") if not any(p.startswith(".") for p in file.relative_to(path).parts)]
+    names = [
+        file
+        for file in path.rglob("*")
+        if not any(p.startswith(".") for p in file.relative_to(path).parts)
+    ]
     files = [str(file) for file in sorted(names) if file.is_file()]
     if not files:
-        raise DataError(f"The folder {shown(str(path))} holds no files.\nGive a folder with text files in it.")
+        raise DataError(
+            f"The folder {shown(str(path))} holds no files.\nGive a folder with text files in it."
+        )
     return files
 
 
@@ -150,7 +160,9 @@ def opened(path: str) -> Iterator[tuple[BufferedIOBase, BufferedReader]]:
     try:
         file = nullcontext(sys.stdin.buffer) if path == STDIN else Path(path).open("rb")  # noqa: SIM115
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}.\nCheck the file and its permissions.") from None
+        raise DataError(
+            f"{path} cannot be read: {error.strerror}.\nCheck the file and its permissions."
+        ) from None
     with file as raw:
         assert isinstance(raw, BufferedReader)
         start = raw.peek(2)[:2]
@@ -184,11 +196,15 @@ def pieces(file: BufferedIOBase, path: str) -> Iterator[bytes]:
         while piece := read(PIECE):
             yield piece
     except EOFError:
-        raise DataError(f"{path} is cut off: the gzip data end too early.\nCopy or download it again.") from None
+        raise DataError(
+            f"{path} is cut off: the gzip data end too early.\nCopy or download it again."
+        ) from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path} is damaged gzip: {error}.\nCopy or download it again.") from None
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}.\nCheck the file and its disk.") from None
+        raise DataError(
+            f"{path} cannot be read: {error.strerror}.\nCheck the file and its disk."
+        ) from None
 
 
 def invalid_utf8(data: bytes, at: int, path: str, number: int) -> str:

@@ -56,21 +56,32 @@ class Masked(Noisy[TextBatch]):
 
     def spoiled(self, batch: TextBatch, random: Generator) -> TextBatch:
         text = batch.target_out.numpy()
-        order = np.where(batch.counts.numpy() & (text >= self.words.start), random.random(text.shape), 2.0)
+        order = np.where(
+            batch.counts.numpy() & (text >= self.words.start), random.random(text.shape), 2.0
+        )
         n_hidden = max(1, round(self.share * int((order < 1).sum())))
         hidden = order <= min(1.0, np.partition(order.ravel(), n_hidden - 1)[n_hidden - 1])
         fate = random.random(text.shape)
         others = random.integers(self.words.start, self.words.stop, text.shape)
-        shown = np.select([~hidden, fate < AS_MASK, fate < AS_MASK + AS_ANOTHER], [text, MASK, others], text)
-        return TextBatch(batch.indices, torch.from_numpy(shown), batch.target_out, torch.from_numpy(hidden))
+        shown = np.select(
+            [~hidden, fate < AS_MASK, fate < AS_MASK + AS_ANOTHER], [text, MASK, others], text
+        )
+        return TextBatch(
+            batch.indices, torch.from_numpy(shown), batch.target_out, torch.from_numpy(hidden)
+        )
 
 
 class Denoised(Noisy[PairBatch]):
     """Spans taken out: the encoder reads a mask for each, and the decoder writes them, a mask before each."""
 
     def spoiled(self, batch: TextBatch, random: Generator) -> PairBatch:
-        texts = [row[real] for row, real in zip(batch.target_out.numpy(), batch.counts.numpy(), strict=True)]
-        sources, targets = zip(*(taken_out(text, spans(len(text), self.share, random)) for text in texts), strict=True)
+        texts = [
+            row[real]
+            for row, real in zip(batch.target_out.numpy(), batch.counts.numpy(), strict=True)
+        ]
+        sources, targets = zip(
+            *(taken_out(text, spans(len(text), self.share, random)) for text in texts), strict=True
+        )
         return paired(batch.indices, end_to_end(sources), end_to_end(targets))
 
 
@@ -78,7 +89,9 @@ def spans(length: int, share: float, random: Generator) -> NDArray[np.bool_]:
     """Which places of a text are hidden: a share of them, in spans with something visible before each."""
     n_hidden = max(1, min(round(length * share), length - 1))
     n_spans = max(1, min(round(n_hidden / SPAN), length - n_hidden))
-    lengths = np.stack([parts(length - n_hidden, n_spans, random), parts(n_hidden, n_spans, random)], axis=1)
+    lengths = np.stack(
+        [parts(length - n_hidden, n_spans, random), parts(n_hidden, n_spans, random)], axis=1
+    )
     return np.repeat(np.tile([False, True], n_spans), lengths.ravel())
 
 

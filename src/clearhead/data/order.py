@@ -43,7 +43,10 @@ def shuffled(places: Ints, sizes: int | Ints, keys: Words) -> Ints:
 
     The places form a rectangle of nearly the right size; those that leave the list are sent on until they are back.
     """
-    x, n, keys = (a.copy() for a in np.broadcast_arrays(places.astype(np.uint64), np.asarray(sizes, np.uint64), keys))
+    x, n, keys = (
+        a.copy()
+        for a in np.broadcast_arrays(places.astype(np.uint64), np.asarray(sizes, np.uint64), keys)
+    )
     height = np.ceil(np.sqrt(n)).astype(np.uint64)
     width = (n + height - np.uint64(1)) // height
     astray = np.arange(len(x))

@@ -60,7 +60,14 @@ def prepare(
         try:
             cache.mkdir(parents=True, exist_ok=True)
             clear_strays(cache)
-            build(path, examples, encoding, max_length, lambda done: progress(done, total), digest.digest())
+            build(
+                path,
+                examples,
+                encoding,
+                max_length,
+                lambda done: progress(done, total),
+                digest.digest(),
+            )
         except OSError as error:
             raise DiskError(
                 f"Tokenised examples cannot be kept in {cache}: {error.strerror}.\n"
@@ -87,7 +94,9 @@ def build(
             writer.add(chunk)
             progress(writer.n_read)
         if digest.digest() != expected:
-            raise DataError("The examples changed while they were being read.\nRun again when nothing writes to them.")
+            raise DataError(
+                "The examples changed while they were being read.\nRun again when nothing writes to them."
+            )
         writer.finish()
         publish(folder, path)
     finally:
@@ -143,7 +152,11 @@ class Writer:
         os.truncate(self.folder / "order", 8 * self.n_kept)
         self.append("cells", sort_by_length(self.folder, len(self.dtypes)))
         files = {path.name: checksum(path) for path in sorted(self.folder.iterdir())}
-        meta: dict[str, Any] = {"files": files, "dtypes": self.dtypes, "vocab_sizes": self.encoding.vocab_sizes}
+        meta: dict[str, Any] = {
+            "files": files,
+            "dtypes": self.dtypes,
+            "vocab_sizes": self.encoding.vocab_sizes,
+        }
         meta |= {"n_tokens": self.n_tokens, "too_long": self.too_long, "empty": self.empty}
         meta["sha256"] = digest_of(meta)
         (self.folder / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
@@ -170,7 +183,9 @@ def sort_by_length(folder: Path, n_sides: int) -> Ints:
         cells = cells_from(start)
         sorting = np.argsort(cells, kind="stable")
         cells = cells[sorting]
-        places.values[free[cells] + np.arange(len(cells)) - np.searchsorted(cells, cells)] = start + sorting
+        places.values[free[cells] + np.arange(len(cells)) - np.searchsorted(cells, cells)] = (
+            start + sorting
+        )
         places.release()
         free += np.bincount(cells, minlength=order.N_CELLS)
     used = np.flatnonzero(sizes)
@@ -193,7 +208,9 @@ def publish(folder: Path, path: Path) -> None:
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
-            with contextlib.suppress(FileNotFoundError):  # Another process may be quicker here, too.
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # Another process may be quicker here, too.
                 path.rename(damaged := temporary(path))
                 shutil.rmtree(damaged, ignore_errors=True)
     sync(path.parent)
@@ -237,7 +254,10 @@ def clear_strays(cache: Path) -> None:
     """Remove what processes that died while building left behind."""
     for folder in cache.glob("*.tmp-*"):
         with contextlib.suppress(OSError):  # Another process may be clearing, too.
-            if time.time() - max(file.stat().st_mtime for file in [folder, *folder.iterdir()]) > STALE:
+            if (
+                time.time() - max(file.stat().st_mtime for file in [folder, *folder.iterdir()])
+                > STALE
+            ):
                 shutil.rmtree(folder)
 
 

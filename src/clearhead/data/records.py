@@ -20,13 +20,21 @@ Format = Literal["text", "tsv", "csv", "jsonl"]
 Parser = Callable[[str], Sequence[Any]]
 Fields = Sequence[str] | Sequence[int]
 
-ENDINGS: dict[str, Format] = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+ENDINGS: dict[str, Format] = {
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
 LINES_TO_GUESS_FROM = 20
 LONGEST_CSV_RECORD = 10_000
 """Lines; beyond that a quote was surely left open, and the rest of the file would end up in one field."""
 SURROGATE = re.compile("[\ud800-\udfff]")
 
-csv.field_size_limit(sys.maxsize)  # The module's own limit of 128 kB is shorter than some documents.
+csv.field_size_limit(
+    sys.maxsize
+)  # The module's own limit of 128 kB is shorter than some documents.
 
 
 class Record(NamedTuple):
@@ -62,7 +70,11 @@ def records(lines: Lines, form: Format) -> Iterator[Record]:
     """All records of the files; only in CSV can one be longer than a line."""
     if form == "csv":
         return csv_records(lines)
-    return (Record(b.path, number, line) for b in lines.blocks() for number, line in enumerate(b.lines, b.first))
+    return (
+        Record(b.path, number, line)
+        for b in lines.blocks()
+        for number, line in enumerate(b.lines, b.first)
+    )
 
 
 def csv_records(lines: Lines) -> Iterator[Record]:
@@ -84,11 +96,17 @@ def csv_records(lines: Lines) -> Iterator[Record]:
 
 
 def open_quote(path: str, line: int) -> DataError:
-    return DataError(f'{path}:{line}: a quote (") is opened and never closed.\nWrite a quote inside a field twice: "".')
+    return DataError(
+        f'{path}:{line}: a quote (") is opened and never closed.\nWrite a quote inside a field twice: "".'
+    )
 
 
 def layout(
-    form: Format, first: str, known: Sequence[tuple[str, ...]], fields: Fields | None, order: Sequence[int]
+    form: Format,
+    first: str,
+    known: Sequence[tuple[str, ...]],
+    fields: Fields | None,
+    order: Sequence[int],
 ) -> Layout:
     """How to read a file whose first record is `first`, by the fields named, or else by names that are `known`.
 
@@ -105,7 +123,10 @@ def layout(
         return Layout(cell_parser(split, columns, width), header is not None)
     if all(isinstance(field, int) for field in fields):
         return Layout(
-            cell_parser(split, [int(field) - 1 for field in fields], max(len(cells), *map(int, fields))), False
+            cell_parser(
+                split, [int(field) - 1 for field in fields], max(len(cells), *map(int, fields))
+            ),
+            False,
         )
     missing = [field for field in fields if field not in cells]
     if missing:
@@ -113,22 +134,32 @@ def layout(
             f"no column is called {shown(missing[0])}; the first line has {shown(', '.join(cells))}.\n"
             f"Name the columns as they stand there, or give their numbers, counted from 1."
         )
-    return Layout(cell_parser(split, [cells.index(str(field)) for field in fields], len(cells)), True)
+    return Layout(
+        cell_parser(split, [cells.index(str(field)) for field in fields], len(cells)), True
+    )
 
 
 def match(known: Sequence[tuple[str, ...]], names: Sequence[str]) -> list[int] | None:
     """Where the first set of known names stands that is complete."""
-    return next(([names.index(name) for name in wanted] for wanted in known if set(wanted) <= set(names)), None)
+    return next(
+        ([names.index(name) for name in wanted] for wanted in known if set(wanted) <= set(names)),
+        None,
+    )
 
 
 def split_csv(raw: str) -> list[str]:
     try:
         return next(csv.reader([raw], strict=True), [""])
     except csv.Error as error:
-        raise DataError(f"not CSV: {error}: {shown(raw)}\nQuote fields that hold commas, quotes or newlines.") from None
+        raise DataError(
+            f"not CSV: {error}: {shown(raw)}\nQuote fields that hold commas, quotes or newlines."
+        ) from None
 
 
-SPLITTERS: dict[Format, Callable[[str], list[str]]] = {"tsv": lambda raw: raw.split("\t"), "csv": split_csv}
+SPLITTERS: dict[Format, Callable[[str], list[str]]] = {
+    "tsv": lambda raw: raw.split("\t"),
+    "csv": split_csv,
+}
 
 
 def cell_parser(split: Callable[[str], list[str]], columns: Sequence[int], width: int) -> Parser:
@@ -183,10 +214,16 @@ def json_object(raw: str) -> dict[str, Any]:
     try:
         entry = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"not JSON: {error}: {shown(raw)}\nEvery line must hold one whole object.") from None
+        raise DataError(
+            f"not JSON: {error}: {shown(raw)}\nEvery line must hold one whole object."
+        ) from None
     if not isinstance(entry, dict):
-        raise DataError(f"not a JSON object: {shown(raw)}\nEvery line must hold one object with named fields.")
+        raise DataError(
+            f"not a JSON object: {shown(raw)}\nEvery line must hold one object with named fields."
+        )
     if "\\ud" in raw.lower() and SURROGATE.search(json.dumps(entry, ensure_ascii=False)):
-        raise DataError(f"half a surrogate pair, which is no character: {shown(raw)}\nMend or leave out the line.")
+        raise DataError(
+            f"half a surrogate pair, which is no character: {shown(raw)}\nMend or leave out the line."
+        )
     inner = entry.get("translation")
     return inner if isinstance(inner, dict) else entry

@@ -50,7 +50,9 @@ class Store:
         self.n_tokens: list[int] = meta["n_tokens"]
         """Tokens on each side."""
         self.vocab_sizes: list[int] = meta["vocab_sizes"]
-        self.ids = [Mapped(path / f"{side}.ids", dtype) for side, dtype in enumerate(meta["dtypes"])]
+        self.ids = [
+            Mapped(path / f"{side}.ids", dtype) for side, dtype in enumerate(meta["dtypes"])
+        ]
         self.offsets = [Mapped(path / f"{side}.offsets", "<i8") for side in range(len(self.ids))]
         self.by_length = Mapped(path / "order", "<i8")
         self.cells, self.cell_sizes = Mapped(path / "cells", "<i8")[:].reshape(2, -1)
@@ -69,4 +71,6 @@ class Store:
     def origin(self, examples: Ints) -> Ints:
         """The places that the examples had among all that were read, those left out included."""
         left_out = self.dropped[:]
-        return examples + np.searchsorted(left_out - np.arange(len(left_out)), examples, side="right")
+        return examples + np.searchsorted(
+            left_out - np.arange(len(left_out)), examples, side="right"
+        )

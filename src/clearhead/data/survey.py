@@ -33,7 +33,13 @@ Progress = Callable[[int, int], None]
 LINE_END_ELSEWHERE = re.compile(f"[{LINE_ENDS_ELSEWHERE}]")
 LINES_TO_GUESS_FROM = 1_000
 
-EAST_ASIAN = {"CJK": "HAN", "HIRAGANA": "HAN", "KATAKANA": "HAN", "KATAKANA-HIRAGANA": "HAN", "IDEOGRAPHIC": "HAN"}
+EAST_ASIAN = {
+    "CJK": "HAN",
+    "HIRAGANA": "HAN",
+    "KATAKANA": "HAN",
+    "KATAKANA-HIRAGANA": "HAN",
+    "IDEOGRAPHIC": "HAN",
+}
 """Scripts that one Japanese sentence mixes count as one."""
 
 TROUBLE = re.compile(f"[{LINE_ENDS_ELSEWHERE}\ud800-\udfff]")
@@ -147,7 +153,9 @@ def column(values: "array[Any]", kind: Any) -> NDArray[Any]:
 def script_of_letter(letter: str) -> str:
     """The script as the first word of a letter's Unicode name tells it; symbols and digits have none."""
     words = unicodedata.name(letter, "").split() if letter.isalpha() else []
-    first = words[1] if words and words[0] in ("FULLWIDTH", "HALFWIDTH") else words[0] if words else ""
+    first = (
+        words[1] if words and words[0] in ("FULLWIDTH", "HALFWIDTH") else words[0] if words else ""
+    )
     return EAST_ASIAN.get(first, first)
 
 
@@ -178,7 +186,10 @@ def kind_of(paths: Sequence[str]) -> Kind:
         return "pairs" if len(files) == 2 or n_endings == 2 else "text"
     if is_pipe(files[0]):
         return "pairs"
-    sample = [record.raw for record in islice(records(Lines(files[0], "surrogateescape"), form), LINES_TO_GUESS_FROM)]
+    sample = [
+        record.raw
+        for record in islice(records(Lines(files[0], "surrogateescape"), form), LINES_TO_GUESS_FROM)
+    ]
     return "labelled" if looks_labelled(form, sample) else "pairs"
 
 
@@ -223,7 +234,11 @@ def rows(sources: Sequence[Lines], kind: Kind) -> Iterator[Row]:
     """Every example with its place, broken ones too: a doctor does not give up at the first wound."""
     if kind == "text":
         blocks = (block for lines in sources for block in lines.blocks())
-        return (Row((b.path,), n, (text,), (text,)) for b in blocks for n, text in enumerate(b.lines, b.first))
+        return (
+            Row((b.path,), n, (text,), (text,))
+            for b in blocks
+            for n, text in enumerate(b.lines, b.first)
+        )
     if kind == "pairs" and all(format_of(lines.paths[0]) == "text" for lines in sources):
         return chain.from_iterable(map(parallel_rows, sources[::2], sources[1::2]))
     return chain.from_iterable(table_rows(lines, kind) for lines in sources)
@@ -239,7 +254,9 @@ def parallel_rows(source: Lines, target: Lines) -> Iterator[Row]:
 def table_rows(lines: Lines, kind: Kind) -> Iterator[Row]:
     form, parse = table_format(lines.paths[0]), None
     known, order = (LABEL_NAMES, (1, 0)) if kind == "labelled" else (PAIR_NAMES, (0, 1))
-    second: Callable[[Any], str] = text_in if kind == "pairs" else lambda value: ",".join(labels_in(value))
+    second: Callable[[Any], str] = (
+        text_in if kind == "pairs" else lambda value: ",".join(labels_in(value))
+    )
     for record in records(lines, form):
         sides = None
         try:

@@ -52,11 +52,15 @@ def in_batches(
             room, n_steps, overdue = room_for(waiting[0], plan), 0, size(waiting[0]) + PATIENCE
         n_inside = len(batch) if batch else 0
         if waiting and (n_inside == 0 or (n_steps > overdue and n_inside <= room // 2)):
-            new = begin(plan, [waiting.popleft() for _ in range(min(room - n_inside, len(waiting)))])
+            new = begin(
+                plan, [waiting.popleft() for _ in range(min(room - n_inside, len(waiting)))]
+            )
             yield from new.take_done()
             batch, n_steps = joined(batch, new), 0
     yield from (stopped(*result) for result in (batch.take_all() if batch else []))
-    yield from (stopped(sentence, [Hypothesis((), 0.0, (), finished=False)]) for sentence in waiting)
+    yield from (
+        stopped(sentence, [Hypothesis((), 0.0, (), finished=False)]) for sentence in waiting
+    )
 
 
 def staying(done: Sequence[bool]) -> list[int]:
@@ -78,7 +82,11 @@ def room_for(longest: Sentence, plan: Plan) -> int:
     """How many sentences of a size may be together; edits see one at a time."""
     options = plan.options
     width = 1 if options.temperature else options.beam
-    return 1 if plan.tap else max(1, min(options.batch_size, options.batch_tokens // (width * size(longest))))
+    return (
+        1
+        if plan.tap
+        else max(1, min(options.batch_size, options.batch_tokens // (width * size(longest))))
+    )
 
 
 def size(sentence: Sentence) -> int:

@@ -36,7 +36,9 @@ class Place:
         self.sentence, self.end, self.ranking = sentence, plan.end, ranking
         self.length = sentence.n_prefix
         self.rows: list[Node | None] = [root]  # None: before the first token
-        self.totals = [0.0 if root is None else sum(root.path()[1])]  # minus infinity: ended, or never was
+        self.totals = [
+            0.0 if root is None else sum(root.path()[1])
+        ]  # minus infinity: ended, or never was
         self.finished = Finished(plan.options.n_best)
         self.stuck = False
 
@@ -62,11 +64,17 @@ class Place:
         best = max(self.totals)
         if self.stuck or best == -math.inf or self.length >= self.sentence.limit:
             return True
-        return self.ranking.best_case(best, self.length, self.sentence.limit) <= self.finished.to_beat
+        return (
+            self.ranking.best_case(best, self.length, self.sentence.limit) <= self.finished.to_beat
+        )
 
     def result(self) -> tuple[Sentence, list[Hypothesis]]:
         """The best finished hypotheses; where there are too few, the best of the others behind them."""
-        alive = [(total, row) for total, row in zip(self.totals, self.rows, strict=True) if total > -math.inf]
+        alive = [
+            (total, row)
+            for total, row in zip(self.totals, self.rows, strict=True)
+            if total > -math.inf
+        ]
         others = [hypothesis(row, total, self.ranking, finished=False) for total, row in alive]
         others.sort(key=lambda each: -each.score)
         return self.sentence, (self.finished.hypotheses + others)[: self.finished.n_best]
@@ -83,7 +91,8 @@ class Beam:
         log_probs, roots = read_prompts(self.forward, sentences)
         ranking = Ranking(plan.options)
         self.places: Sequence[Place] = [
-            self.place_type(s, root, plan, ranking) for s, root in zip(sentences, roots, strict=True)
+            self.place_type(s, root, plan, ranking)
+            for s, root in zip(sentences, roots, strict=True)
         ]
         totals = [place.totals for place in self.places]
         self.totals: Float[Tensor, "N W"] = torch.tensor(totals, device=self.forward.device)
@@ -103,7 +112,9 @@ class Beam:
 
     def choose(self, log_probs: Float[Tensor, "N W V"]) -> None:
         """The hypotheses of the next step, out of all continuations."""
-        too_short = [i for i, place in enumerate(self.places) if place.length < place.sentence.min_length]
+        too_short = [
+            i for i, place in enumerate(self.places) if place.length < place.sentence.min_length
+        ]
         totals, parents, tokens = self.pick(self.rules(log_probs, too_short, self.written))
         chosen = log_probs.flatten(1).gather(1, parents * log_probs.size(2) + tokens)
         self.record(totals, parents, tokens, chosen)
@@ -147,7 +158,9 @@ class Beam:
         return "finished" if token == self.plan.end else "kept"
 
     def written(self) -> Int[Tensor, "N W T"]:
-        return texts([place.rows for place in self.places], self.totals.size(1), self.forward.device)
+        return texts(
+            [place.rows for place in self.places], self.totals.size(1), self.forward.device
+        )
 
     def take_done(self) -> list[tuple[Sentence, list[Hypothesis]]]:
         """The sentences that are finished, with their outputs; they leave the batch."""
@@ -159,7 +172,9 @@ class Beam:
         self.places = [self.places[index] for index in indices]
         if indices:
             rows = torch.tensor(indices, device=self.forward.device)
-            self.totals, self.parents, self.tokens = (x[rows] for x in (self.totals, self.parents, self.tokens))
+            self.totals, self.parents, self.tokens = (
+                x[rows] for x in (self.totals, self.parents, self.tokens)
+            )
             self.forward.keep(rows)
         return results
 
@@ -182,4 +197,6 @@ def below(
     upper: Shaped[Tensor, "N W"], lower: Shaped[Tensor, "M X"], width: int, fill: float | int
 ) -> Shaped[Tensor, "R Y"]:
     """Two sets of rows, made equally wide."""
-    return torch.cat([F.pad(rows, (0, width - rows.size(1)), value=fill) for rows in (upper, lower)])
+    return torch.cat(
+        [F.pad(rows, (0, width - rows.size(1)), value=fill) for rows in (upper, lower)]
+    )

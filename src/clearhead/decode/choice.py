@@ -12,7 +12,9 @@ MANY = 100_000
 """Scores that take longer to go through one by one than to cut into chunks."""
 
 
-def top(scores: Float[Tensor, "N W V"], k: int) -> tuple[Float[Tensor, "N W k"], Int[Tensor, "N W k"]]:
+def top(
+    scores: Float[Tensor, "N W V"], k: int
+) -> tuple[Float[Tensor, "N W k"], Int[Tensor, "N W k"]]:
     """The k best scores and their tokens.
 
     Searching whole vocabularies can take longer than a layer of the model. The k best lie in the k chunks that have the
@@ -30,14 +32,19 @@ def top(scores: Float[Tensor, "N W V"], k: int) -> tuple[Float[Tensor, "N W k"],
     return values, inside.where(place < k * CHUNK, place + (n_chunks - k) * CHUNK)
 
 
-def draw(scores: Float[Tensor, "N 1 V"], options: DecodeConfig, chances: list[float]) -> Int[Tensor, "N 1"]:
+def draw(
+    scores: Float[Tensor, "N 1 V"], options: DecodeConfig, chances: list[float]
+) -> Int[Tensor, "N 1"]:
     """A token for each sentence; its chance, from 0 to below 1, says where in the distribution.
 
     One number per sentence, from a generator of its own, makes the draw the same in every batch.
     """
     ordered = (scores.double() / options.temperature).sort(dim=-1, descending=True, stable=True)
     cumulative = kept(ordered.values, options).cumsum(dim=-1)
-    target = torch.tensor(chances, dtype=torch.float64, device=scores.device)[:, None, None] * cumulative[..., -1:]
+    target = (
+        torch.tensor(chances, dtype=torch.float64, device=scores.device)[:, None, None]
+        * cumulative[..., -1:]
+    )
     places = torch.searchsorted(cumulative, target, right=True).clamp_max(scores.size(2) - 1)
     return ordered.indices.gather(2, places)[..., 0]
 

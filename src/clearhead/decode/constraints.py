@@ -36,7 +36,9 @@ class Progress:
         tail = (*self.tail, token)
         new: dict[Term, int] = {}
         for index, term in enumerate(self.terms):
-            if index not in self.met and any(tail[-len(spelling) :] == spelling for spelling in term):
+            if index not in self.met and any(
+                tail[-len(spelling) :] == spelling for spelling in term
+            ):
                 new.setdefault(term, index)
         longest = max((len(spelling) for term in self.terms for spelling in term), default=0)
         return Progress(self.terms, self.met | frozenset(new.values()), tail[-longest:])
@@ -62,7 +64,9 @@ class Progress:
     def n_to_come(self) -> int:
         """Tokens that are still needed at least."""
         saved = (shortest(term) - len(spelling) + n for term, spelling, n in self.begun())
-        return sum(shortest(self.terms[index]) for index in self.missing) - max(0, max(saved, default=0))
+        return sum(shortest(self.terms[index]) for index in self.missing) - max(
+            0, max(saved, default=0)
+        )
 
 
 def shortest(term: Term) -> int:
@@ -94,7 +98,8 @@ class TermPlace(Place):
     def result(self) -> tuple[Sentence, list[Hypothesis]]:
         """Outputs that hold every term; there may be none."""
         self.totals = [
-            -math.inf if progress.missing else total for total, progress in zip(self.totals, self.progress, strict=True)
+            -math.inf if progress.missing else total
+            for total, progress in zip(self.totals, self.progress, strict=True)
         ]
         return super().result()
 
@@ -118,11 +123,17 @@ class TermPlace(Place):
         n_tokens = totals.size(1)
         best = totals.flatten().topk(min(self.width, totals.numel())).indices.tolist()
         best += [row * n_tokens + token for row, token in enumerate(totals.argmax(dim=1).tolist())]
-        best += [row * n_tokens + token for row, progress in enumerate(self.progress) for token in progress.wanted]
+        best += [
+            row * n_tokens + token
+            for row, progress in enumerate(self.progress)
+            for token in progress.wanted
+        ]
         places = list(dict.fromkeys(best))
         values = totals.flatten()[places].tolist()
         return [
-            (value, *divmod(place, n_tokens)) for value, place in zip(values, places, strict=True) if value > -math.inf
+            (value, *divmod(place, n_tokens))
+            for value, place in zip(values, places, strict=True)
+            if value > -math.inf
         ]
 
 
@@ -138,8 +149,13 @@ class TermBeam(Beam):
 
     def pick(self, ruled: Float[Tensor, "N W V"]) -> Picks:
         totals = self.totals[..., None] + ruled
-        picks = [place.pick(totals[index, : len(place.rows)]) for index, place in enumerate(self.places)]
+        picks = [
+            place.pick(totals[index, : len(place.rows)]) for index, place in enumerate(self.places)
+        ]
         width = max(1, *map(len, picks))
         full = [pick + [(-math.inf, 0, self.plan.end)] * (width - len(pick)) for pick in picks]
-        columns = [torch.tensor([[each[i] for each in row] for row in full], device=ruled.device) for i in range(3)]
+        columns = [
+            torch.tensor([[each[i] for each in row] for row in full], device=ruled.device)
+            for i in range(3)
+        ]
         return columns[0], columns[1], columns[2]

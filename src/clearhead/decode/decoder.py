@@ -58,7 +58,9 @@ def sentences_of(
 
 
 @torch.inference_mode()
-def decode_each(plan: Plan, sentences: Sequence[Sentence]) -> Iterator[tuple[int, list[Hypothesis]]]:
+def decode_each(
+    plan: Plan, sentences: Sequence[Sentence]
+) -> Iterator[tuple[int, list[Hypothesis]]]:
     """The outputs of each sentence as they are done: suspicious ones last, after a second attempt."""
     suspects: dict[int, tuple[Sentence, list[Hypothesis]]] = {}
     by_index = {sentence.index: sentence for sentence in sentences}
@@ -74,7 +76,12 @@ def decode_each(plan: Plan, sentences: Sequence[Sentence]) -> Iterator[tuple[int
 
 def watched(plan: Plan) -> bool:
     """Random outputs and edited runs are what they are; so is one that had to stop."""
-    return plan.options.guard and not plan.options.temperature and plan.tap is None and not plan.should_stop()
+    return (
+        plan.options.guard
+        and not plan.options.temperature
+        and plan.tap is None
+        and not plan.should_stop()
+    )
 
 
 def searched(plan: Plan, sentences: Sequence[Sentence]) -> Iterator[tuple[int, list[Hypothesis]]]:
@@ -117,6 +124,8 @@ def drawn(plan: Plan, sentences: Sequence[Sentence]) -> Iterator[tuple[int, list
     outputs: dict[int, list[Hypothesis]] = {}
     draws = [replace(sentence, draw=draw) for sentence in sentences for draw in range(n_draws)]
     for sentence, (output,) in in_batches(plan, draws, Single):
-        outputs.setdefault(sentence.index, []).append(lacking(sentence, output) if sentence.terms else output)
+        outputs.setdefault(sentence.index, []).append(
+            lacking(sentence, output) if sentence.terms else output
+        )
         if len(outputs[sentence.index]) == n_draws:
             yield sentence.index, sorted(outputs.pop(sentence.index), key=lambda each: -each.score)

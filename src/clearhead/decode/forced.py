@@ -96,7 +96,9 @@ def stream(
     They are those that `decode` finds for this source alone with a beam of 1; the whole is the generator's value.
     """
     plan = Plan(checked(models), options, start, end, tuple(blocked), tap)
-    with torch.inference_mode():  # only while computing: what the caller does in between is no business of ours
+    with (
+        torch.inference_mode()
+    ):  # only while computing: what the caller does in between is no business of ours
         batch = Single(plan, [plan.sentence(0, source, prefix)])
     (draft,) = batch.drafts
     while True:

@@ -24,7 +24,9 @@ class Cached:
         # Output is seldom much longer than its source; where it is, the cache grows.
         expected = max(min(sentence.limit, len(sentence.source) + 16) for sentence in sentences)
         capacity = self.prompts.size(1) + width * expected
-        self.caches = [TreeCache(self.tree, model.config.n_decoder_layers, capacity) for model in plan.models]
+        self.caches = [
+            TreeCache(self.tree, model.config.n_decoder_layers, capacity) for model in plan.models
+        ]
 
     def read_prompts(self, n_last: int) -> Float[Tensor, "N T V"]:
         """The log-probabilities after each of the prompts' last tokens."""
@@ -33,12 +35,16 @@ class Cached:
                 step.read(self.source, self.mask, cache)
         return self.log_probs(self.prompts, n_last)
 
-    def step(self, tokens: Int[Tensor, "N W"], parents: Int[Tensor, "N W"] | None) -> Float[Tensor, "N W V"]:
+    def step(
+        self, tokens: Int[Tensor, "N W"], parents: Int[Tensor, "N W"] | None
+    ) -> Float[Tensor, "N W V"]:
         """The log-probabilities after each of these tokens, whose parents are hypotheses of the step before."""
         self.tree.grow(parents)
         return self.log_probs(tokens)
 
-    def log_probs(self, tokens: Int[Tensor, "N W"], n_last: int | None = None) -> Float[Tensor, "N L V"]:
+    def log_probs(
+        self, tokens: Int[Tensor, "N W"], n_last: int | None = None
+    ) -> Float[Tensor, "N L V"]:
         pairs = zip(self.steps, self.caches, strict=True)
         return ensemble([step(tokens, self.mask, cache, n_last) for step, cache in pairs])
 
@@ -57,7 +63,9 @@ class Cached:
         if self.source is not None and other.source is not None:
             width = max(self.source.size(1), other.source.size(1))
             self.mask = torch.cat([batch.source_mask(width) for batch in (self, other)])
-            self.source = torch.cat([wider(source, width) for source in (self.source, other.source)])
+            self.source = torch.cat(
+                [wider(source, width) for source in (self.source, other.source)]
+            )
         n_unused = self.tree.forget()
         for mine, theirs in zip(self.caches, other.caches, strict=True):
             mine.forget(n_unused)
@@ -67,7 +75,11 @@ class Cached:
     def source_mask(self, width: int) -> Bool[Tensor, "N 1 1 S"]:
         """What may be looked at when the sources are padded to a width."""
         assert self.source is not None, "a mask belongs to a source"
-        mask = masks.padding(torch.ones_like(self.source, dtype=torch.bool)) if self.mask is None else self.mask
+        mask = (
+            masks.padding(torch.ones_like(self.source, dtype=torch.bool))
+            if self.mask is None
+            else self.mask
+        )
         return wider(mask, width)
 
 
@@ -79,12 +91,17 @@ class Uncached:
         self.models, self.tap, self.device = plan.models, tap, plan.device
         self.ids = torch.tensor([sentence.prompt], device=self.device)
         source, self.mask = read_sources(plan, sentences)
-        self.memories = [None if source is None else model.encode(source, self.mask, tap=tap) for model in self.models]
+        self.memories = [
+            None if source is None else model.encode(source, self.mask, tap=tap)
+            for model in self.models
+        ]
 
     def read_prompts(self, n_last: int) -> Float[Tensor, "1 T V"]:
         return self.log_probs()[:, -n_last:]
 
-    def step(self, tokens: Int[Tensor, "1 W"], parents: Int[Tensor, "1 W"] | None) -> Float[Tensor, "1 W V"]:
+    def step(
+        self, tokens: Int[Tensor, "1 W"], parents: Int[Tensor, "1 W"] | None
+    ) -> Float[Tensor, "1 W V"]:
         ids = self.ids if parents is None else self.ids[parents[0]]
         self.ids = torch.cat([ids, tokens.mT], dim=1)
         return self.log_probs()[:, -1][None]
@@ -108,13 +125,19 @@ class Uncached:
 
 def forward_of(plan: Plan, sentences: Sequence[Sentence], width: int) -> Cached | Uncached:
     """Cached, unless somebody wants to edit on the way."""
-    return Cached(plan, sentences, width) if plan.tap is None else Uncached(plan, sentences, plan.tap)
+    return (
+        Cached(plan, sentences, width) if plan.tap is None else Uncached(plan, sentences, plan.tap)
+    )
 
 
 def ensemble(logits: list[Tensor]) -> Float[Tensor, "..."]:
     """The logarithm of the mean probability."""
     log_probs = [each.log_softmax(dim=-1) for each in logits]
-    return log_probs[0] if len(logits) == 1 else torch.stack(log_probs).logsumexp(dim=0) - math.log(len(logits))
+    return (
+        log_probs[0]
+        if len(logits) == 1
+        else torch.stack(log_probs).logsumexp(dim=0) - math.log(len(logits))
+    )
 
 
 def read_sources(
@@ -131,11 +154,16 @@ def read_sources(
     return source, masks.padding(real)
 
 
-def padded(rows: Sequence[Sequence[int]], device: torch.device, left: bool = False) -> Int[Tensor, "N S"]:
+def padded(
+    rows: Sequence[Sequence[int]], device: torch.device, left: bool = False
+) -> Int[Tensor, "N S"]:
     """Rows of one length, at least 1; what stands in the padding is never looked at."""
     width = max(1, *map(len, rows)) if rows else 1
     fill = [[0] * (width - len(row)) for row in rows]
-    return torch.tensor([[*f, *row] if left else [*row, *f] for f, row in zip(fill, rows, strict=True)], device=device)
+    return torch.tensor(
+        [[*f, *row] if left else [*row, *f] for f, row in zip(fill, rows, strict=True)],
+        device=device,
+    )
 
 
 def wider(rows: Shaped[Tensor, "... R"], width: int) -> Shaped[Tensor, "... S"]:

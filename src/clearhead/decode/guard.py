@@ -35,7 +35,11 @@ def faults(plan: Plan, sentence: Sentence, output: Hypothesis) -> list[str]:
         found.append("repeated itself")
     if sentence.source and len(output.ids) > 2 * len(source) + 20:
         found.append("was far longer than its source")
-    elif sentence.source and 3 * len(output.ids) < len(source) >= NOTABLE and unread(plan, sentence, output) > 0.5:
+    elif (
+        sentence.source
+        and 3 * len(output.ids) < len(source) >= NOTABLE
+        and unread(plan, sentence, output) > 0.5
+    ):
         found.append("left most of its source unread")
     return found
 
@@ -58,9 +62,15 @@ def unread(plan: Plan, sentence: Sentence, output: Hypothesis) -> float:
     model, device = plan.models[0], plan.device
     trace = Trace()
     prompt = sentence.prompt[: len(sentence.prompt) - sentence.n_prefix]
-    model(torch.tensor([sentence.source], device=device), torch.tensor([prompt + output.ids], device=device), tap=trace)
+    model(
+        torch.tensor([sentence.source], device=device),
+        torch.tensor([prompt + output.ids], device=device),
+        tap=trace,
+    )
     patterns = [pattern for path, pattern in trace.seen.items() if path.endswith("cross.pattern")]
-    strongest = torch.stack([pattern.amax(dim=(0, 1, 2)) for pattern in patterns]).amax(dim=0)  # (S,)
+    strongest = torch.stack([pattern.amax(dim=(0, 1, 2)) for pattern in patterns]).amax(
+        dim=0
+    )  # (S,)
     return float((strongest < READ).float().mean())
 
 
@@ -75,21 +85,32 @@ def guarded(
     plan: Plan, suspects: dict[int, tuple[Sentence, list[Hypothesis]]], again: Decoding
 ) -> dict[int, list[Hypothesis]]:
     """For each suspect, what a second attempt made of it, or the first output where that was no worse."""
-    wrong = {index: faults(plan, sentence, outputs[0]) for index, (sentence, outputs) in suspects.items()}
-    blocking = plan.options.but(no_repeat_ngram=min(plan.options.no_repeat_ngram or RUN - 1, RUN - 1))
+    wrong = {
+        index: faults(plan, sentence, outputs[0]) for index, (sentence, outputs) in suspects.items()
+    }
+    blocking = plan.options.but(
+        no_repeat_ngram=min(plan.options.no_repeat_ngram or RUN - 1, RUN - 1)
+    )
     record: Record | None = None if plan.record is None else {}
     attempts = [second_attempt(sentence, wrong[index]) for index, (sentence, _) in suspects.items()]
     second = again(replace(plan, options=blocking, record=record), attempts)
     kept = {}
     for index, (sentence, first) in suspects.items():
         whole = not plan.should_stop()  # else the second attempt is not one
-        better = whole and badness(plan, sentence, second[index][0]) < badness(plan, sentence, first[0])
+        better = whole and badness(plan, sentence, second[index][0]) < badness(
+            plan, sentence, first[0]
+        )
         if better and plan.record is not None and record is not None:
             plan.record[index] = record[index]
-        outcome = "decoded again, because the first output" if better else "a second attempt was no better: it"
+        outcome = (
+            "decoded again, because the first output"
+            if better
+            else "a second attempt was no better: it"
+        )
         note = f"{outcome} {' and '.join(wrong[index])}"
         kept[index] = [
-            replace(each, notes=(*each.notes, note)) for each in (second if better else {index: first})[index]
+            replace(each, notes=(*each.notes, note))
+            for each in (second if better else {index: first})[index]
         ]
     return kept
 

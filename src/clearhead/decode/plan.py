@@ -75,7 +75,11 @@ class Plan:
         return self.models[0].config.family == "encoder-decoder"
 
     def sentence(
-        self, index: int, source: Sequence[int], prefix: Sequence[int] = (), terms: Sequence[Term] = ()
+        self,
+        index: int,
+        source: Sequence[int],
+        prefix: Sequence[int] = (),
+        terms: Sequence[Term] = (),
     ) -> Sentence:
         """A source as these models read it: the encoder, or the decoder where there is no encoder."""
         context = (self.start,) if self.reads or not source else tuple(source)
@@ -93,7 +97,11 @@ class Plan:
 
     def positions_left(self, n_context: int) -> int:
         """Tokens that learned positions allow after a context; the last one is never read, so needs none."""
-        ends = [model.config.max_positions for model in self.models if model.config.positions == "learned"]
+        ends = [
+            model.config.max_positions
+            for model in self.models
+            if model.config.positions == "learned"
+        ]
         return min(ends, default=2**31) - n_context + 1
 
 
@@ -103,7 +111,10 @@ def checked(models: Models) -> tuple[Step, ...]:
     steps = tuple(model if isinstance(model, Step) else Step(model) for model in models)
     kinds = {(step.model.config.family, step.model.config.vocab_size) for step in steps}
     if len(kinds) != 1 or "encoder" in {family for family, _ in kinds}:
-        found = ", ".join(f"{family} of {n_tokens} tokens" for family, n_tokens in sorted(kinds)) or "no model"
+        found = (
+            ", ".join(f"{family} of {n_tokens} tokens" for family, n_tokens in sorted(kinds))
+            or "no model"
+        )
         raise ModelError(
             f"Decoding needs models that write, all of one family and with one vocabulary.\nFound: {found}.\n"
             f"Give runs that were trained with the same tokenizer."

@@ -47,4 +47,6 @@ def hypothesis(node: Node | None, total: float, ranking: Ranking, finished: bool
     """The text that ends here; an end token is no part of it."""
     tokens, log_probs = ([], []) if node is None else node.path()
     ids = tokens[:-1] if finished else tokens
-    return Hypothesis(tuple(ids), ranking.score(total, max(1, len(tokens))), tuple(log_probs), finished)
+    return Hypothesis(
+        tuple(ids), ranking.score(total, max(1, len(tokens))), tuple(log_probs), finished
+    )

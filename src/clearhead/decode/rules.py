@@ -18,7 +18,9 @@ class Rules:
     def __init__(self, plan: Plan) -> None:
         self.options, self.end = plan.options, plan.end
         n_tokens = plan.models[0].config.vocab_size
-        self.blocked = torch.tensor([token for token in plan.blocked if token < n_tokens], device=plan.device)
+        self.blocked = torch.tensor(
+            [token for token in plan.blocked if token < n_tokens], device=plan.device
+        )
 
     def __call__(
         self,
@@ -34,7 +36,9 @@ class Rules:
         if too_short:
             log_probs[too_short, :, self.end] = -torch.inf
         if self.options.no_repeat_ngram:
-            log_probs.masked_fill_(repeats(written(), self.options.no_repeat_ngram, log_probs.size(2)), -torch.inf)
+            log_probs.masked_fill_(
+                repeats(written(), self.options.no_repeat_ngram, log_probs.size(2)), -torch.inf
+            )
         if self.options.repetition_penalty != 1:
             again = marked(written(), log_probs.size(2))
             return torch.where(again, log_probs * self.options.repetition_penalty, log_probs)
@@ -42,7 +46,9 @@ class Rules:
 
     def block(self, log_probs: Float[Tensor, "N W V"]) -> Float[Tensor, "N W V"]:
         """Rules out the tokens that are never chosen."""
-        return log_probs.index_fill_(2, self.blocked, -torch.inf) if len(self.blocked) else log_probs
+        return (
+            log_probs.index_fill_(2, self.blocked, -torch.inf) if len(self.blocked) else log_probs
+        )
 
 
 def repeats(written: Int[Tensor, "N W T"], n: int, n_tokens: int) -> Bool[Tensor, "N W V"]:

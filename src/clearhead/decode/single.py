@@ -58,7 +58,11 @@ class Single:
         self.forward = forward_of(plan, sentences, width=1)
         log_probs, nodes = read_prompts(self.forward, sentences)
         self.drafts = [
-            Draft(sentence, node, random.Random(f"{plan.options.seed} {sentence.index} {sentence.draw}"))  # noqa: S311
+            Draft(
+                sentence,
+                node,
+                random.Random(f"{plan.options.seed} {sentence.index} {sentence.draw}"),
+            )  # noqa: S311
             for sentence, node in zip(sentences, nodes, strict=True)
         ]
         self.tokens: Int[Tensor, "N 1"] = self.choose(log_probs)
@@ -71,14 +75,18 @@ class Single:
         self.tokens = self.choose(self.forward.step(self.tokens, None))
 
     def choose(self, log_probs: Float[Tensor, "N 1 V"]) -> Int[Tensor, "N 1"]:
-        too_short = [i for i, draft in enumerate(self.drafts) if draft.length < draft.sentence.min_length]
+        too_short = [
+            i for i, draft in enumerate(self.drafts) if draft.length < draft.sentence.min_length
+        ]
         ruled = self.rules(log_probs, too_short, self.written)
         if self.plan.options.temperature:
             tokens = draw(ruled, self.plan.options, [draft.chance() for draft in self.drafts])
         else:
             tokens = top(ruled, 1)[1][..., 0]
         chosen = log_probs.gather(2, tokens[..., None])
-        for draft, token, log_prob in zip(self.drafts, tokens[:, 0].tolist(), chosen.flatten().tolist(), strict=True):
+        for draft, token, log_prob in zip(
+            self.drafts, tokens[:, 0].tolist(), chosen.flatten().tolist(), strict=True
+        ):
             draft.take(token, log_prob, self.plan.end)
         return tokens
 

@@ -22,7 +22,9 @@ def read_prompts(
         return log_probs, [None] * len(sentences)
     tokens = padded([sentence.prefix for sentence in sentences], forward.device, left=True)
     written = log_probs[:, :-1].gather(2, tokens[..., None])[..., 0].tolist()
-    return log_probs[:, -1:], [chain(sentence.prefix, row) for sentence, row in zip(sentences, written, strict=True)]
+    return log_probs[:, -1:], [
+        chain(sentence.prefix, row) for sentence, row in zip(sentences, written, strict=True)
+    ]
 
 
 def chain(tokens: Sequence[int], log_probs: Sequence[float]) -> Node | None:
@@ -33,7 +35,9 @@ def chain(tokens: Sequence[int], log_probs: Sequence[float]) -> Node | None:
     return node
 
 
-def texts(rows: Sequence[Sequence[Node | None]], width: int, device: torch.device) -> Int[Tensor, "N W T"]:
+def texts(
+    rows: Sequence[Sequence[Node | None]], width: int, device: torch.device
+) -> Int[Tensor, "N W T"]:
     """What each hypothesis has written, ending in the same column; sentences with fewer are filled up."""
     paths = [[[] if node is None else node.path()[0] for node in nodes] for nodes in rows]
     length = max(len(path) for nodes in paths for path in nodes)

@@ -40,7 +40,9 @@ class Tree:
             seen = self.all_seen()
             if parents is not None:
                 seen = seen.gather(1, parents[..., None].expand(-1, -1, self.n_slots))
-            itself = torch.eye(width, dtype=torch.bool, device=seen.device).expand(len(seen), -1, -1)
+            itself = torch.eye(width, dtype=torch.bool, device=seen.device).expand(
+                len(seen), -1, -1
+            )
             self.seen = torch.cat([seen, itself], dim=2)
         self.mask = None if self.seen is None else self.seen[:, None]
         self.positions = self.depth[:, None].expand(-1, width)
@@ -67,7 +69,10 @@ class Tree:
     def join(self, other: "Tree") -> None:
         """Other sentences come in below, their slots moved to end where these end."""
         trees = (self, other)
-        n_slots, width = max(tree.n_slots for tree in trees), max(tree.all_seen().size(1) for tree in trees)
+        n_slots, width = (
+            max(tree.n_slots for tree in trees),
+            max(tree.all_seen().size(1) for tree in trees),
+        )
         self.seen = torch.cat([tree.padded(n_slots, width) for tree in trees])
         self.depth = torch.cat([self.depth, other.depth])
         self.n_slots, self.reach = n_slots, max(self.reach, other.reach)
@@ -75,7 +80,9 @@ class Tree:
     def all_seen(self) -> Bool[Tensor, "N W S"]:
         if self.seen is not None:
             return self.seen
-        return torch.ones(len(self.depth), 1, self.n_slots, dtype=torch.bool, device=self.depth.device)
+        return torch.ones(
+            len(self.depth), 1, self.n_slots, dtype=torch.bool, device=self.depth.device
+        )
 
     def padded(self, n_slots: int, width: int) -> Bool[Tensor, "N W S"]:
         seen = self.all_seen()

@@ -57,8 +57,14 @@ class Checkpoint:
         content = read_inside(self.root, f"{self.name}/{MANIFEST}", MAX_MANIFEST)
         try:
             files = json.loads(content)["files"]
-            if content == manifest(self.step, files) and STATE in files and all(map(FILE.fullmatch, files)):
-                return {name: (proof["size"], str(proof["sha256"])) for name, proof in files.items()}
+            if (
+                content == manifest(self.step, files)
+                and STATE in files
+                and all(map(FILE.fullmatch, files))
+            ):
+                return {
+                    name: (proof["size"], str(proof["sha256"])) for name, proof in files.items()
+                }
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
             pass
         raise self.damaged(MANIFEST, "it does not say what a manifest says")
@@ -80,7 +86,9 @@ class Checkpoint:
         """The tensors of one file, on the CPU."""
         file = f"{name}.safetensors"
         if file not in self.files:
-            raise FolderError(f"{self.path} holds no {shown(name)}.\nIt holds: {', '.join(sorted(self.files))}.")
+            raise FolderError(
+                f"{self.path} holds no {shown(name)}.\nIt holds: {', '.join(sorted(self.files))}."
+            )
         return read_tensors(self.root, f"{self.name}/{file}", self.files[file][1], expected)
 
     def verify(self, content: bool = True) -> None:
@@ -94,7 +102,9 @@ class Checkpoint:
                     raise self.damaged(name, "its SHA-256 is not that of the manifest")
 
     def damaged(self, file: str, reason: str) -> FolderError:
-        return FolderError(f"{self.path / file} is damaged: {reason}.\nRemove {self.path} to go on from an older one.")
+        return FolderError(
+            f"{self.path / file} is damaged: {reason}.\nRemove {self.path} to go on from an older one."
+        )
 
 
 class Checkpoints:
@@ -105,7 +115,9 @@ class Checkpoints:
         self.whole: set[int] = set()
         """Steps whose every byte this process has written or read: from then on it is enough to look at sizes."""
 
-    def save(self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> Path:
+    def save(
+        self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]
+    ) -> Path:
         """Commit a checkpoint: named files of tensors, and a state that JSON can hold."""
         final = self.path / f"{step:08d}"
         if step in self.found():
@@ -180,7 +192,11 @@ class Checkpoints:
             entries = self.entries()
         except FolderError as error:
             return [str(error)]
-        problems = [f"{self.path / name} is not a checkpoint." for name in entries if not STEP.fullmatch(name)]
+        problems = [
+            f"{self.path / name} is not a checkpoint."
+            for name in entries
+            if not STEP.fullmatch(name)
+        ]
         for step in self.found():
             try:
                 self.open(step).verify()
@@ -207,12 +223,16 @@ class Checkpoints:
     def entries(self) -> list[str]:
         """All that lies there, but for strays, which were never committed, and hidden files, which are not ours."""
         if self.path.is_symlink():
-            raise FolderError(f"{self.path} is a link, and a run is one whole.\nMove the whole run there instead.")
+            raise FolderError(
+                f"{self.path} is a link, and a run is one whole.\nMove the whole run there instead."
+            )
         names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
         return [name for name in names if not STRAY.fullmatch(name) and not name.startswith(".")]
 
 
-def fill(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> None:
+def fill(
+    folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]
+) -> None:
     """Write all files of a checkpoint, the manifest last."""
     files: dict[str, Any] = {}
     for name, group in tensors.items():

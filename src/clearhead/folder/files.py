@@ -33,7 +33,9 @@ def open_inside(folder: Path, name: str) -> BufferedReader:
         reason = error.strerror or str(error)
     except (RuntimeError, ValueError) as error:  # a ring of links; a NUL in the name
         reason = str(error)
-    raise FolderError(f"{shown(str(path), 200)} cannot be read: {reason}.\nTake the folder from where it was whole.")
+    raise FolderError(
+        f"{shown(str(path), 200)} cannot be read: {reason}.\nTake the folder from where it was whole."
+    )
 
 
 def read_inside(folder: Path, name: str, limit: int) -> bytes:
@@ -41,7 +43,9 @@ def read_inside(folder: Path, name: str, limit: int) -> bytes:
     with open_inside(folder, name) as file:
         content = file.read(limit + 1)
     if len(content) > limit:
-        raise FolderError(f"{folder / name} has more than {limit:,} bytes.\nTake the folder from where it was whole.")
+        raise FolderError(
+            f"{folder / name} has more than {limit:,} bytes.\nTake the folder from where it was whole."
+        )
     return content
 
 

@@ -46,12 +46,16 @@ def locked(path: Path) -> Iterator[None]:
 def acquire(path: Path) -> int:
     """A locked descriptor of the file that has this name now, and not of one just removed by its owner."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(
+            path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666
+        )
         owner = OWNER.fullmatch(os.read(descriptor, 300).decode("utf-8", "replace"))
         if taken(descriptor, owner):
             os.close(descriptor)
             who = f"process {owner[1]} on {shown(owner[2])}" if owner else "another process"
-            raise FolderInUseError(f"{path.parent} is in use by {who}.\nWait until it ends, or stop it.")
+            raise FolderInUseError(
+                f"{path.parent} is in use by {who}.\nWait until it ends, or stop it."
+            )
         if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
             break
         os.close(descriptor)

@@ -21,8 +21,13 @@ class Log:
     def write(self, report: Mapping[str, Any]) -> None:
         """Append one line, at once."""
         line = json.dumps(report, ensure_ascii=False).encode() + b"\n"
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with disk_errors(self.path, len(line)), os.fdopen(os.open(self.path, flags, 0o666), "ab") as file:
+        flags = (
+            os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
+        with (
+            disk_errors(self.path, len(line)),
+            os.fdopen(os.open(self.path, flags, 0o666), "ab") as file,
+        ):
             file.write(line)
 
     def lines(self) -> Iterator[dict[str, Any]]:

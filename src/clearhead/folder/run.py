@@ -11,7 +11,15 @@ from torch import Tensor
 from clearhead.config import Config, config_from_toml, to_toml
 from clearhead.errors import ClearheadError, ConfigError, FolderError, TokenizerError
 from clearhead.folder.checkpoints import Checkpoints
-from clearhead.folder.files import STRAY, disk_errors, read_inside, replacing, require_space, size_inside, sweep
+from clearhead.folder.files import (
+    STRAY,
+    disk_errors,
+    read_inside,
+    replacing,
+    require_space,
+    size_inside,
+    sweep,
+)
 from clearhead.folder.lock import locked
 from clearhead.folder.log import Log
 from clearhead.folder.tensors import check_same, read_tensors, specs, write_tensors
@@ -19,7 +27,13 @@ from clearhead.folder.unfilled import unfilled
 from clearhead.model import Transformer
 from clearhead.text import Tokenizer
 
-CONFIG, CARD, METRICS, CHECKPOINTS, LOCK = "config.toml", "card.md", "metrics.jsonl", "checkpoints", "lock"
+CONFIG, CARD, METRICS, CHECKPOINTS, LOCK = (
+    "config.toml",
+    "card.md",
+    "metrics.jsonl",
+    "checkpoints",
+    "lock",
+)
 FILM = "film.jsonl"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source-tokenizer.json"
 WEIGHTS = "weights.safetensors"
@@ -44,12 +58,18 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, path: str | Path, config: Config, tokenizer: Tokenizer, source_tokenizer: Tokenizer | None = None
+        cls,
+        path: str | Path,
+        config: Config,
+        tokenizer: Tokenizer,
+        source_tokenizer: Tokenizer | None = None,
     ) -> Self:
         """A new run; its config comes last, for it makes a folder a run."""
         run = cls(path)
         run.refuse_occupied()
-        tokenizers = {TOKENIZER: tokenizer} | ({SOURCE_TOKENIZER: source_tokenizer} if source_tokenizer else {})
+        tokenizers = {TOKENIZER: tokenizer} | (
+            {SOURCE_TOKENIZER: source_tokenizer} if source_tokenizer else {}
+        )
         with disk_errors(run.path, 0):
             run.path.mkdir(parents=True, exist_ok=True)
         for name, learned in tokenizers.items():
@@ -81,8 +101,12 @@ class RunFolder:
                 f"{self.path} is a run already.\nGo on with: clearhead train {self.path}, or choose another --into."
             )
         names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
-        if foreign := [name for name in names if name not in BEFORE_CONFIG and not STRAY.fullmatch(name)]:
-            raise FolderError(f"{self.path} is no run, and not empty: it holds {foreign[0]!a}.\nChoose another --into.")
+        if foreign := [
+            name for name in names if name not in BEFORE_CONFIG and not STRAY.fullmatch(name)
+        ]:
+            raise FolderError(
+                f"{self.path} is no run, and not empty: it holds {foreign[0]!a}.\nChoose another --into."
+            )
 
     def neighbours(self) -> list[str]:
         """Runs in the same place, or in the folder itself, for someone who mistook a name."""
@@ -95,11 +119,15 @@ class RunFolder:
     def config(self) -> Config:
         content, name = read_inside(self.path, CONFIG, MAX_CONFIG), str(self.path / CONFIG)
         if content.count(b".") > MAX_DOTS:
-            raise ConfigError(f"{name} has more than {MAX_DOTS:,} dots, which no settings need.\nWrite it anew.")
+            raise ConfigError(
+                f"{name} has more than {MAX_DOTS:,} dots, which no settings need.\nWrite it anew."
+            )
         try:
             return config_from_toml(content.decode(), name)
         except UnicodeDecodeError as error:
-            raise ConfigError(f"{name} is not UTF-8: {error.reason} at byte {error.start}.\nWrite it anew.") from None
+            raise ConfigError(
+                f"{name} is not UTF-8: {error.reason} at byte {error.start}.\nWrite it anew."
+            ) from None
 
     def write_config(self, config: Config) -> None:
         self.write(CONFIG, to_toml(config))
@@ -143,14 +171,18 @@ class RunFolder:
         """The model with the weights to use, or with those of a checkpoint, ready to be used."""
         name, sha256 = (WEIGHTS, None) if step is None else self.checkpoint_weights(step)
         model = unfilled(self.config().model, size_inside(self.path, name), self.path / name)
-        model.load_state_dict(read_tensors(self.path, name, sha256, model.state_dict()), assign=True)
+        model.load_state_dict(
+            read_tensors(self.path, name, sha256, model.state_dict()), assign=True
+        )
         return model.to(device).eval()
 
     def checkpoint_weights(self, step: int) -> tuple[str, str]:
         checkpoint = self.checkpoints.at(step)
         if checkpoint is None or WEIGHTS not in checkpoint.files:
             steps = ", ".join(map(str, self.checkpoints.steps())) or "none"
-            raise FolderError(f"{self.path} has no checkpoint with weights at step {step}.\nThere are: {steps}.")
+            raise FolderError(
+                f"{self.path} has no checkpoint with weights at step {step}.\nThere are: {steps}."
+            )
         return f"{checkpoint.name}/{WEIGHTS}", checkpoint.files[WEIGHTS][1]
 
     def has_weights(self) -> bool:
@@ -164,7 +196,9 @@ class RunFolder:
     def write_weights(self, tensors: Mapping[str, Tensor]) -> None:
         """Put weights in the place of those to use; a process that has loaded the old ones is not disturbed."""
         needed = sum(tensor.nbytes for tensor in tensors.values())
-        check_same(specs(tensors), specs(unfilled(self.config().model, needed, self.path).state_dict()))
+        check_same(
+            specs(tensors), specs(unfilled(self.config().model, needed, self.path).state_dict())
+        )
         require_space(self.path, needed)
         with replacing(self.path / WEIGHTS, needed) as file:
             write_tensors(file, tensors, seal=True)

@@ -32,7 +32,9 @@ LENGTH = 8
 SEAL, BLANK = '{"__metadata__":{"sha256":"', "0" * 64
 """A file that no manifest vouches for carries its own hash: that of itself with zeros in the hash's place."""
 
-assert sys.byteorder == "little", "safetensors are little-endian, and tensors are written as they lie in memory"
+assert sys.byteorder == "little", (
+    "safetensors are little-endian, and tensors are written as they lie in memory"
+)
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,17 @@ def framed(header: str) -> bytes:
 
 
 def header_of(contents: Mapping[str, Spec], seal: bool) -> str:
-    header: dict[str, Any] = {"__metadata__": {"sha256": BLANK, "format": "pt"} if seal else {"format": "pt"}}
+    header: dict[str, Any] = {
+        "__metadata__": {"sha256": BLANK, "format": "pt"} if seal else {"format": "pt"}
+    }
     place = 0
     for name in in_order(contents):
         spec, begin, place = contents[name], place, place + contents[name].n_bytes
-        header[name] = {"dtype": CODES[spec.dtype], "shape": list(spec.shape), "data_offsets": [begin, place]}
+        header[name] = {
+            "dtype": CODES[spec.dtype],
+            "shape": list(spec.shape),
+            "data_offsets": [begin, place],
+        }
     text = json.dumps(header, separators=(",", ":"))
     return text + " " * (-len(text) % LENGTH)
 
@@ -100,13 +108,17 @@ def read_tensors(
                 sha256, header = unsealed(header)
             return read_data(file, contents, order, hashlib.sha256(framed(header)), sha256)
         except ModelFileError as error:
-            raise ModelFileError(f"{folder / name}: {error}\nTake the file from where it was whole.") from None
+            raise ModelFileError(
+                f"{folder / name}: {error}\nTake the file from where it was whole."
+            ) from None
 
 
 def read_header(file: BufferedReader) -> str:
     length = int.from_bytes(file.read(LENGTH), "little")
     if length > MAX_HEADER:
-        raise ModelFileError(f"a header of {length:,} bytes; no model needs more than {MAX_HEADER:,}.")
+        raise ModelFileError(
+            f"a header of {length:,} bytes; no model needs more than {MAX_HEADER:,}."
+        )
     header = file.read(length)
     if len(header) < length or not header.isascii():
         raise ModelFileError(f"its first {length:,} bytes are not a header.")
@@ -115,7 +127,11 @@ def read_header(file: BufferedReader) -> str:
 
 def parsed(header: str, n_bytes: int) -> tuple[dict[str, Spec], list[str]]:
     """What the header says and the order in which the tensors lie; they must fill the rest of the file exactly."""
-    for mark, most in (("{", 1), ("[", 2), (",", MAX_DIMS + 5)):  # before Python makes an object of each
+    for mark, most in (
+        ("{", 1),
+        ("[", 2),
+        (",", MAX_DIMS + 5),
+    ):  # before Python makes an object of each
         if header.count(mark) > most * MAX_TENSORS + 2:
             raise ModelFileError(f"a header of more than {MAX_TENSORS:,} tensors.")
     try:
@@ -157,7 +173,9 @@ def spec_of(name: str, field: Any) -> Spec:
             and math.prod(max(n, 1) for n in shape) <= MAX_ELEMENTS
         ):
             return Spec(DTYPES[code], tuple(shape))
-    raise ModelFileError(f"{shown(name[:MAX_NAME])} is described as {shown(field)}, which is no tensor of a model.")
+    raise ModelFileError(
+        f"{shown(name[:MAX_NAME])} is described as {shown(field)}, which is no tensor of a model."
+    )
 
 
 def check_same(found: Mapping[str, Spec], expected: Mapping[str, Spec]) -> None:
@@ -178,12 +196,18 @@ def unsealed(header: str) -> tuple[str, str]:
     """The hash that a file carries, and the header as it was when the hash was taken."""
     end = len(SEAL) + len(BLANK)
     if not header.startswith(SEAL):
-        raise ModelFileError("the file carries no hash of itself, so it was not written by clearhead.")
+        raise ModelFileError(
+            "the file carries no hash of itself, so it was not written by clearhead."
+        )
     return header[len(SEAL) : end], SEAL + BLANK + header[end:]
 
 
 def read_data(
-    file: BufferedReader, contents: Mapping[str, Spec], order: list[str], digest: "hashlib._Hash", sha256: str
+    file: BufferedReader,
+    contents: Mapping[str, Spec],
+    order: list[str],
+    digest: "hashlib._Hash",
+    sha256: str,
 ) -> dict[str, Tensor]:
     """The tensors themselves, hashed on their way into memory of their own."""
     tensors = {}
@@ -194,5 +218,7 @@ def read_data(
             raise ModelFileError(f"the file ended while {shown(name)} was read.")
         digest.update(memory)
     if digest.hexdigest() != sha256:
-        raise ModelFileError(f"damaged: its SHA-256 is {digest.hexdigest()}, and not {shown(sha256)} as when written.")
+        raise ModelFileError(
+            f"damaged: its SHA-256 is {digest.hexdigest()}, and not {shown(sha256)} as when written."
+        )
     return tensors

@@ -25,7 +25,9 @@ class Undrawn(TorchFunctionMode):
     ) -> Any:
         if func is nn.init.normal_ or func is nn.init.uniform_:
             return (kwargs or {})["tensor"]
-        return args[0] if func in (Tensor.normal_, Tensor.uniform_) else func(*args, **(kwargs or {}))
+        return (
+            args[0] if func in (Tensor.normal_, Tensor.uniform_) else func(*args, **(kwargs or {}))
+        )
 
 
 def unfilled(config: ModelConfig, n_bytes: int, path: Path) -> Transformer:
@@ -44,4 +46,6 @@ def least_bytes(config: ModelConfig) -> int:
     encoder = 0 if config.family == "decoder" else config.n_encoder_layers
     decoder = 0 if config.family == "encoder" else config.n_decoder_layers
     layer = 4 * config.d_model**2 + 2 * config.d_model * config.d_ff
-    return torch.float32.itemsize * (config.vocab_size * config.d_model + (encoder + decoder) * layer)
+    return torch.float32.itemsize * (
+        config.vocab_size * config.d_model + (encoder + decoder) * layer
+    )

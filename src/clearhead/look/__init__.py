@@ -7,4 +7,15 @@ from clearhead.look.look import Look, replayed
 from clearhead.look.search import Search, search_of
 from clearhead.look.tokens import Token, tokens
 
-__all__ = ["Alignment", "Guess", "Labelled", "Look", "Search", "Token", "align", "replayed", "search_of", "tokens"]
+__all__ = [
+    "Alignment",
+    "Guess",
+    "Labelled",
+    "Look",
+    "Search",
+    "Token",
+    "align",
+    "replayed",
+    "search_of",
+    "tokens",
+]

@@ -39,7 +39,10 @@ class Alignment:
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow(["", *self.source])
-        rows.writerows([word, *(f"{w:.4f}" for w in row)] for word, row in zip(self.target, self.weights, strict=True))
+        rows.writerows(
+            [word, *(f"{w:.4f}" for w in row)]
+            for word, row in zip(self.target, self.weights, strict=True)
+        )
         return text.getvalue()
 
     def __str__(self) -> str:
@@ -49,15 +52,26 @@ class Alignment:
 
 @torch.inference_mode()
 def align(
-    model: Transformer, source: Sequence[int], target: Sequence[int], labels: tuple[Sequence[str], Sequence[str]],
-    start: int = 1, end: int = 2,
-) -> Alignment:  # fmt: skip
+    model: Transformer,
+    source: Sequence[int],
+    target: Sequence[int],
+    labels: tuple[Sequence[str], Sequence[str]],
+    start: int = 1,
+    end: int = 2,
+) -> Alignment:
     """The alignment of a source and an output, both ids without special tokens; labels are their tokens as text."""
     trace = Trace()
     device = model.tokens.weight.device
-    model(torch.tensor([[*source, end]], device=device), torch.tensor([[start, *target]], device=device), tap=trace)
-    patterns = {path.removesuffix(".pattern"): pattern[0].float().cpu() for path, pattern in trace.seen.items()
-                if path.endswith("cross.pattern")}  # fmt: skip
+    model(
+        torch.tensor([[*source, end]], device=device),
+        torch.tensor([[start, *target]], device=device),
+        tap=trace,
+    )
+    patterns = {
+        path.removesuffix(".pattern"): pattern[0].float().cpu()
+        for path, pattern in trace.seen.items()
+        if path.endswith("cross.pattern")
+    }
     read, said = (with_end(side, end) for side in labels)
     return best_alignment(patterns, read, said)
 
@@ -70,13 +84,19 @@ def with_end(texts: Sequence[str], end: int) -> tuple[Token, ...]:
 
 
 def best_alignment(
-    patterns: Mapping[str, Float[Tensor, "H T S"]], source: Sequence[Token], predicted: Sequence[Token]
+    patterns: Mapping[str, Float[Tensor, "H T S"]],
+    source: Sequence[Token],
+    predicted: Sequence[Token],
 ) -> Alignment:
     """The alignment by the head, or the mean of a layer's heads, that comes nearest to linking words one to one.
 
     Row t of the decoder reads token t - 1 and predicts token t, so its attention belongs to the token it predicts.
     """
-    candidates = {f"{path}.{head}": pattern[head] for path, pattern in patterns.items() for head in range(len(pattern))}
+    candidates = {
+        f"{path}.{head}": pattern[head]
+        for path, pattern in patterns.items()
+        for head in range(len(pattern))
+    }
     candidates |= {path: pattern.mean(dim=0) for path, pattern in patterns.items()}
     tables = {name: merged(pattern, source, predicted) for name, pattern in candidates.items()}
     best = max(tables, key=lambda name: one_to_one(tables[name]))
@@ -96,7 +116,9 @@ def one_to_one(weights: Float[Tensor, "T S"]) -> float:
     return float(sum(strongest))
 
 
-def merged(pattern: Float[Tensor, "T S"], source: Sequence[Token], predicted: Sequence[Token]) -> Float[Tensor, "U R"]:
+def merged(
+    pattern: Float[Tensor, "T S"], source: Sequence[Token], predicted: Sequence[Token]
+) -> Float[Tensor, "U R"]:
     """Token weights as word weights: added up over a source word, averaged over an output word."""
     rows, columns = (belongs(side) for side in (predicted, source))
     return (rows / rows.sum(dim=1, keepdim=True)) @ pattern @ columns.mT

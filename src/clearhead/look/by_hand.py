@@ -53,12 +53,19 @@ def by_hand(look: Look, path: str, row: int, col: int = 0, head: int | None = No
     path, own = without_head(path)
     head = own if head is None else head
     values = look[path]
-    index = (row, col)[: values.values.ndim] if "head" not in values.axes else (look.checked_head(head or 0), row, col)
+    index = (
+        (row, col)[: values.values.ndim]
+        if "head" not in values.axes
+        else (look.checked_head(head or 0), row, col)
+    )
     for place, size, axis in zip(index, values.values.shape, values.axes, strict=True):
         if not 0 <= place < size:
             raise ModelError(f"{path} has no {axis} {place}: it has {size}.\nUse 0 to {size - 1}.")
     cell = Cell(look, path.rpartition(".")[0], row, col, head or 0)
     lines = RULES[path.rpartition(".")[2]](cell)
-    names = [f"{axis} {labels[place]}" for axis, labels, place in zip(values.axes, values.labels, index, strict=True)]
+    names = [
+        f"{axis} {labels[place]}"
+        for axis, labels, place in zip(values.axes, values.labels, index, strict=True)
+    ]
     number = float(values.values[index])
     return ByHand(path, ", ".join(names), tuple(lines), number, cell.operands, path in look.taps)

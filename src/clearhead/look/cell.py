@@ -58,7 +58,11 @@ class Cell:
 
     def stream(self) -> tuple[str, Vector]:
         """What passes by a sub-layer and is added to its output."""
-        around = {"self": "resid_pre", "cross": "self.add" if self.pre else "self.norm", "ff": "resid_mid"}
+        around = {
+            "self": "resid_pre",
+            "cross": "self.add" if self.pre else "self.norm",
+            "ff": "resid_mid",
+        }
         name = f"{self.block}.{around[self.kind]}"
         return name, double(self.look.seen[name])
 
@@ -66,14 +70,24 @@ class Cell:
         """What a sub-layer reads."""
         return (f"{self.part}.norm", self.seen("norm")) if self.pre else self.stream()
 
-    def dot(self, a: tuple[str, Vector], b: tuple[str, Vector], bias: Tensor | None = None, place: int = 0) -> Lines:
+    def dot(
+        self,
+        a: tuple[str, Vector],
+        b: tuple[str, Vector],
+        bias: Tensor | None = None,
+        place: int = 0,
+    ) -> Lines:
         """A sum of products, and the bias."""
         self.operands.update((a, b))
         products = [f"{x:.3f}·{y:.3f}" for x, y in zip(a[1], b[1], strict=True)]
         more = f" + … {len(products) - N_TERMS} more" if len(products) > N_TERMS else ""
         total = float(a[1] @ b[1])
         lines = [(f"{a[0]} · {b[0]} = {' + '.join(products[:N_TERMS])}{more}", total)]
-        return lines if bias is None else [*lines, (f"+ bias {bias[place]:.4f}", total + float(double(bias)[place]))]
+        return (
+            lines
+            if bias is None
+            else [*lines, (f"+ bias {bias[place]:.4f}", total + float(double(bias)[place]))]
+        )
 
     # Attention
 
@@ -83,7 +97,11 @@ class Cell:
         if self.kind == "cross" and name != "q":
             path, x = "encoder.out", double(self.look.seen["encoder.out"])
         qkv, config = self.look.part(self.part).qkv, self.look.model.config
-        place = "qkv".index(name) * config.d_model + self.head * (config.d_model // config.n_heads) + self.col
+        place = (
+            "qkv".index(name) * config.d_model
+            + self.head * (config.d_model // config.n_heads)
+            + self.col
+        )
         column = f"W_{name.upper()} column", double(qkv.weight)[place]
         return self.dot((f"{path}[{self.row}]", x[self.row]), column, qkv.bias, place)
 
@@ -98,7 +116,10 @@ class Cell:
     def masked(self) -> Lines:
         lines = self.scaled()
         may = self.may_look()[self.col]
-        return [*lines, ("mask: may look", lines[-1][1]) if may else ("mask: a later token", -math.inf)]
+        return [
+            *lines,
+            ("mask: may look", lines[-1][1]) if may else ("mask: a later token", -math.inf),
+        ]
 
     def may_look(self) -> NDArray[np.bool_]:
         """Which keys the row may look at: in a decoder, none that come later."""
@@ -113,7 +134,10 @@ class Cell:
         return [*lines, *softmax(row, self.col)]
 
     def z(self) -> Lines:
-        weights, values = self.seen("pattern")[self.head, self.row], self.seen("v")[self.head, :, self.col]
+        weights, values = (
+            self.seen("pattern")[self.head, self.row],
+            self.seen("v")[self.head, :, self.col],
+        )
         return self.dot(("pattern", weights), (f"v[:, {self.col}]", values))
 
     def concat(self) -> Lines:
@@ -127,7 +151,12 @@ class Cell:
             return self.stack_out()
         out = self.look.part(self.part).out
         name, matrix = ("hidden", "W₂ column") if self.kind == "ff" else ("concat", "W_O column")
-        return self.dot((name, self.seen(name)[self.row]), (matrix, double(out.weight)[self.col]), out.bias, self.col)
+        return self.dot(
+            (name, self.seen(name)[self.row]),
+            (matrix, double(out.weight)[self.col]),
+            out.bias,
+            self.col,
+        )
 
     # Add & norm
 
@@ -147,8 +176,12 @@ class Cell:
         mean, deviation = float(row.mean()), math.sqrt(row.var() + self.look.model.config.norm_eps)
         weights = {key: double(weight) for key, weight in norm.named_parameters()}
         value = (float(row[self.col]) - mean) / deviation
-        lines = [(f"{name}[{self.row}, {self.col}]", float(row[self.col])), ("mean of the row", mean),
-                 ("deviation of the row, √(variance + ε)", deviation), ("(x − mean) ÷ deviation", value)]  # fmt: skip
+        lines = [
+            (f"{name}[{self.row}, {self.col}]", float(row[self.col])),
+            ("mean of the row", mean),
+            ("deviation of the row, √(variance + ε)", deviation),
+            ("(x − mean) ÷ deviation", value),
+        ]
         for key, sign in (("weight", "×"), ("bias", "+")):
             if key in weights:
                 number = float(weights[key][self.col])
@@ -164,7 +197,10 @@ class Cell:
         return self.dot((f"{name}[{self.row}]", x[self.row]), column, inner.bias, self.col)
 
     def hidden(self) -> Lines:
-        name, before = self.look.model.config.activation, torch.tensor(self.seen("pre")[self.row, self.col])
+        name, before = (
+            self.look.model.config.activation,
+            torch.tensor(self.seen("pre")[self.row, self.col]),
+        )
         text = "max(0, x)" if name == "relu" else name
         return [("pre", float(before)), (text, float(ACTIVATIONS[name](before)))]
 
@@ -174,10 +210,14 @@ class Cell:
         model, config = self.look.model, self.look.model.config
         own = self.stack == "encoder" and hasattr(model, "source_tokens")
         token = (self.look.source if self.stack == "encoder" else self.look.target)[self.row]
-        number = float(double((model.source_tokens if own else model.tokens).weight)[token.id, self.col])
+        number = float(
+            double((model.source_tokens if own else model.tokens).weight)[token.id, self.col]
+        )
         lines = [(f"embedding of {token.text} (row {token.id})", number)]
         root = math.sqrt(config.d_model)
-        return [*lines, (f"× √{config.d_model}", number * root)] if config.scale_embeddings else lines
+        return (
+            [*lines, (f"× √{config.d_model}", number * root)] if config.scale_embeddings else lines
+        )
 
     def positions(self) -> Lines:
         config = self.look.model.config
@@ -194,7 +234,11 @@ class Cell:
         return [("vector of segment 0", float(table[0, self.col]))]
 
     def embedded(self) -> Lines:
-        names = [name for name in ("tokens", "positions", "types") if f"{self.part}.{name}" in self.look.seen]
+        names = [
+            name
+            for name in ("tokens", "positions", "types")
+            if f"{self.part}.{name}" in self.look.seen
+        ]
         rows = [self.seen(name) for name in names]
         if self.look.model.config.embedding_norm:
             norm = getattr(self.look.model, self.stack).norm_embedding
@@ -206,11 +250,15 @@ class Cell:
         stack = getattr(self.look.model, self.stack)
         last = f"{self.stack}.{len(stack.layers) - 1}.resid_post"
         x = double(self.look.seen[last])
-        return self.normed(last, x, stack.norm) if self.pre else [(last, float(x[self.row, self.col]))]
+        return (
+            self.normed(last, x, stack.norm) if self.pre else [(last, float(x[self.row, self.col]))]
+        )
 
     def resid_pre(self) -> Lines:
         layer = int(self.kind)
-        return self.copied(f"{self.stack}.{layer - 1}.resid_post" if layer else f"{self.stack}.embedded")
+        return self.copied(
+            f"{self.stack}.{layer - 1}.resid_post" if layer else f"{self.stack}.embedded"
+        )
 
     def resid_mid(self) -> Lines:
         last = "cross" if f"{self.part}.cross.out" in self.look.seen else "self"
@@ -228,8 +276,15 @@ class Cell:
         head = deepcopy(self.look.model.head).double().cpu()
         x = head.transform(self.look.seen[f"{self.stack}.out"].double()[self.row])
         vector = double(head.matrix(self.look.model.tokens.weight))[self.col]
-        name = f"{self.stack}.out[{self.row}]" + (" through a layer" if head.dense is not None else "")
-        return self.dot((name, double(x)), (f"vector of {self.look.spell([self.col])[0]}", vector), head.bias, self.col)
+        name = f"{self.stack}.out[{self.row}]" + (
+            " through a layer" if head.dense is not None else ""
+        )
+        return self.dot(
+            (name, double(x)),
+            (f"vector of {self.look.spell([self.col])[0]}", vector),
+            head.bias,
+            self.col,
+        )
 
     def probs(self) -> Lines:
         return [*self.logits(), *softmax(double(self.look.logits)[self.row], self.col)]
@@ -240,19 +295,40 @@ class Cell:
         pooled = out[0] if head.pooling == "first" else out.mean(dim=0)
         x = np.tanh(double(head.dense.weight) @ double(pooled) + double(head.dense.bias))
         name = f"tanh of the {head.pooling} vector through a layer"
-        return self.dot((name, x), ("weights of the class", double(head.out.weight)[self.row]), head.out.bias, self.row)
+        return self.dot(
+            (name, x),
+            ("weights of the class", double(head.out.weight)[self.row]),
+            head.out.bias,
+            self.row,
+        )
 
 
 RULES: dict[str, Callable[[Cell], Lines]] = {
-    "tokens": Cell.tokens, "positions": Cell.positions, "types": Cell.types, "embedded": Cell.embedded,
-    "q": lambda cell: cell.projected("q"), "k": lambda cell: cell.projected("k"),
+    "tokens": Cell.tokens,
+    "positions": Cell.positions,
+    "types": Cell.types,
+    "embedded": Cell.embedded,
+    "q": lambda cell: cell.projected("q"),
+    "k": lambda cell: cell.projected("k"),
     "v": lambda cell: cell.projected("v"),
-    "scores": Cell.scores, "scaled": Cell.scaled, "masked": Cell.masked, "pattern": Cell.pattern, "z": Cell.z,
-    "concat": Cell.concat, "out": Cell.out, "add": Cell.add, "norm": Cell.norm,
-    "pre": Cell.hidden_in, "hidden": Cell.hidden,
-    "resid_pre": Cell.resid_pre, "resid_mid": Cell.resid_mid, "resid_post": Cell.resid_post,
-    "logits": Cell.logits, "probs": Cell.probs, "classes": Cell.classes,
-}  # fmt: skip
+    "scores": Cell.scores,
+    "scaled": Cell.scaled,
+    "masked": Cell.masked,
+    "pattern": Cell.pattern,
+    "z": Cell.z,
+    "concat": Cell.concat,
+    "out": Cell.out,
+    "add": Cell.add,
+    "norm": Cell.norm,
+    "pre": Cell.hidden_in,
+    "hidden": Cell.hidden,
+    "resid_pre": Cell.resid_pre,
+    "resid_mid": Cell.resid_mid,
+    "resid_post": Cell.resid_post,
+    "logits": Cell.logits,
+    "probs": Cell.probs,
+    "classes": Cell.classes,
+}
 
 
 def softmax(row: Vector, place: int) -> Lines:

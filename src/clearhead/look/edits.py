@@ -38,7 +38,9 @@ class Edits:
         found = text.split(" ")
         for number, word in self.words.items():
             if not 0 <= number < len(found):
-                raise ConfigError(f"swap: there is no word {number} in a text of {len(found)}, counted from 0.\n{HELP}")
+                raise ConfigError(
+                    f"swap: there is no word {number} in a text of {len(found)}, counted from 0.\n{HELP}"
+                )
             found[number] = word
         return " ".join(found)
 
@@ -61,8 +63,13 @@ class Place:
     def parts(self, *names: str) -> list[str]:
         """The sub-layers of these names within the place."""
         cross = self.config.family == "encoder-decoder"
-        found = [f"{stack}.{layer}.{name}" for stack, n in self.stacks.items() for layer in range(n) for name in names
-                 if name != "cross" or (cross and stack == "decoder")]  # fmt: skip
+        found = [
+            f"{stack}.{layer}.{name}"
+            for stack, n in self.stacks.items()
+            for layer in range(n)
+            for name in names
+            if name != "cross" or (cross and stack == "decoder")
+        ]
         return [part for part in found if f"{part}.".startswith(f"{self.at}." if self.at else "")]
 
 
@@ -108,7 +115,10 @@ def one_head(place: Place) -> Taps:
     """All heads but one say nothing."""
     head = needed(place.head)
     for part in place.parts("self", "cross"):
-        yield f"{part}.z", lambda z: torch.zeros_like(z).index_copy(1, index(head, z), z[:, head : head + 1])
+        yield (
+            f"{part}.z",
+            lambda z: torch.zeros_like(z).index_copy(1, index(head, z), z[:, head : head + 1]),
+        )
 
 
 def silence(place: Place) -> Taps:
@@ -128,8 +138,10 @@ NAMES: dict[str, Callable[[Place], Taps]] = {
     "no-scale": no_scale, "no-mask": no_mask, "no-positions": no_positions, "no-residual": no_residual,
     "no-norm": no_norm, "one-head": one_head, "silence": silence,
 }  # fmt: skip
-HELP = (f"Edits: {', '.join(NAMES)}, each also with a place, as in silence:decoder.1.cross.3; "
-        f"paint:decoder.1.cross.3:ROW:COLUMN; swap:NUMBER:WORD.")  # fmt: skip
+HELP = (
+    f"Edits: {', '.join(NAMES)}, each also with a place, as in silence:decoder.1.cross.3; "
+    f"paint:decoder.1.cross.3:ROW:COLUMN; swap:NUMBER:WORD."
+)
 
 
 def edits_of(asked: str | Sequence[str] | Mapping[str, Edit] | None, config: ModelConfig) -> Edits:
@@ -157,8 +169,15 @@ def made(kind: str, rest: str, name: str, config: ModelConfig) -> list[tuple[str
     place = Place(config, path, head)
     if kind == "paint" and head is not None and len(cell) == 2:
         row, column = (numeral(each, name) for each in cell)
-        found = [(f"{part}.pattern", painted(head, row, column)) for part in place.parts("self", "cross")]
-    elif kind in NAMES and not cell and (head is not None or kind != "one-head") and (rest or kind != "silence"):
+        found = [
+            (f"{part}.pattern", painted(head, row, column)) for part in place.parts("self", "cross")
+        ]
+    elif (
+        kind in NAMES
+        and not cell
+        and (head is not None or kind != "one-head")
+        and (rest or kind != "silence")
+    ):
         found = list(NAMES[kind](place))
     else:
         raise ConfigError(f"There is no edit {shown(name)}.\n{HELP}")
@@ -208,7 +227,9 @@ def needed(head: int | None) -> int:
 
 def numeral(text: str, name: str) -> int:
     if not text.isdigit():
-        raise ConfigError(f"The edit {shown(name)} needs a number where it has {shown(text)}.\n{HELP}")
+        raise ConfigError(
+            f"The edit {shown(name)} needs a number where it has {shown(text)}.\n{HELP}"
+        )
     return int(text)
 
 
@@ -238,7 +259,9 @@ class Change:
         marks = {"=": "{}", "-": "[-{}-]", "+": "{{+{}+}}"}
         text = " ".join(marks[mark].format(word) for mark, word in self.words)
         old, new = self.log_prob_before, self.log_prob_after
-        return f"{text}\nlog-probability of the old output: {old:.3f} → {new:.3f} ({new - old:+.3f})"
+        return (
+            f"{text}\nlog-probability of the old output: {old:.3f} → {new:.3f} ({new - old:+.3f})"
+        )
 
 
 def change(look: Look) -> Change:
@@ -248,13 +271,28 @@ def change(look: Look) -> Change:
     old = look.before
     source = [token.id for token in look.source]
     seen = replayed(look.model, source, [token.id for token in old.target], look.taps)
-    again = Look(look.model, look.task, look.input, old.output, look.source, old.target, old.predicted, seen,
-                 look.spell, look.classes, look.several, look.temperature, old.n_given)  # fmt: skip
+    again = Look(
+        look.model,
+        look.task,
+        look.input,
+        old.output,
+        look.source,
+        old.target,
+        old.predicted,
+        seen,
+        look.spell,
+        look.classes,
+        look.several,
+        look.temperature,
+        old.n_given,
+    )
     return Change(old.output, look.output, log_prob(old), log_prob(again, old.output))
 
 
 def log_prob(look: Look, output: str | None = None) -> float:
     """Of the output, or of a class by its name."""
     if look.classes:
-        return next(guess.log_prob for guess in look.verdict if guess.text == (output or look.output))
+        return next(
+            guess.log_prob for guess in look.verdict if guess.text == (output or look.output)
+        )
     return look.log_prob

@@ -19,7 +19,19 @@ from clearhead.look.tokens import Token
 
 FORMAT = "clearhead-look/1"
 META, TENSORS = "meta.json", "look.safetensors"
-FOR_PAGE = ("q", "k", "v", "scores", "pattern", "z", "tokens", "positions", "types", "resid_mid", "resid_post")
+FOR_PAGE = (
+    "q",
+    "k",
+    "v",
+    "scores",
+    "pattern",
+    "z",
+    "tokens",
+    "positions",
+    "types",
+    "resid_mid",
+    "resid_post",
+)
 """What a page is always given; scaled and masked it computes from these."""
 FOR_SMALL_PAGE = ("embedded", "add", "norm")
 """What it is given as well where all of it takes no more than so many bytes."""
@@ -34,15 +46,25 @@ def tensors(look: Look, whole: bool = False) -> dict[str, np.ndarray]:
     """The tensors that a page draws, or all."""
     if whole:
         return {path: array(values) for path, values in look.seen.items()}
-    found, more = ({path: array(values) for path, values in look.seen.items() if path.rpartition(".")[2] in names}
-                   for names in (FOR_PAGE, FOR_SMALL_PAGE))  # fmt: skip
+    found, more = (
+        {
+            path: array(values)
+            for path, values in look.seen.items()
+            if path.rpartition(".")[2] in names
+        }
+        for names in (FOR_PAGE, FOR_SMALL_PAGE)
+    )
     found |= {path: array(values) for path, values in summaries(look).items()}
-    found |= {f"film.{path}": frames for path, frames in (look.film.patterns.items() if look.film else ())}
+    found |= {
+        f"film.{path}": frames for path, frames in (look.film.patterns.items() if look.film else ())
+    }
     is_small = sum(values.nbytes for values in (*found.values(), *more.values())) <= SMALL
     if is_small:
         return found | more | norms(look)
-    return {path: values.astype(np.float16) if path.rpartition(".")[2] in STRIPS else values
-            for path, values in found.items()}  # fmt: skip
+    return {
+        path: values.astype(np.float16) if path.rpartition(".")[2] in STRIPS else values
+        for path, values in found.items()
+    }
 
 
 def array(values: Tensor) -> np.ndarray:
@@ -59,8 +81,11 @@ def summaries(look: Look) -> dict[str, Tensor]:
         elif part["kind"] == "ff":
             hidden = look.seen[f"{path}.hidden"]
             units = hidden.abs().topk(min(N_UNITS, hidden.size(-1))).indices
-            found |= {f"{path}.top_units": units, f"{path}.top_values": hidden.gather(1, units),
-                      f"{path}.zero_share": (hidden <= 0).float().mean(dim=-1)}  # fmt: skip
+            found |= {
+                f"{path}.top_units": units,
+                f"{path}.top_values": hidden.gather(1, units),
+                f"{path}.zero_share": (hidden <= 0).float().mean(dim=-1),
+            }
         if part["kind"] != "output":
             found[f"{path}.stats"] = stats(look, path)
     return found
@@ -71,7 +96,10 @@ def stats(look: Look, path: str) -> Float[Tensor, "T 4"]:
     added, out = look.seen[f"{path}.add"], look.seen[f"{path}.out"]
     skipped = added - out
     normed = skipped if look.model.config.norm == "pre" else added
-    return torch.stack([skipped.norm(dim=-1), out.norm(dim=-1), normed.mean(-1), normed.std(-1, correction=0)], dim=-1)
+    return torch.stack(
+        [skipped.norm(dim=-1), out.norm(dim=-1), normed.mean(-1), normed.std(-1, correction=0)],
+        dim=-1,
+    )
 
 
 def norms(look: Look) -> dict[str, np.ndarray]:
@@ -89,14 +117,22 @@ def meta(look: Look, whole: bool = False) -> dict[str, Any]:
     n_parameters = sum(weight.numel() for weight in look.model.parameters())
     kept = ["d_model", "n_heads", "d_ff", "vocab_size", "norm", "norm_eps", "activation", "positions",
             "scale_embeddings", "embedding_norm"]  # fmt: skip
-    layers = {f"n_{stack}_layers": len(getattr(look.model, stack).layers) if hasattr(look.model, stack) else 0
-              for stack in ("encoder", "decoder")}  # fmt: skip
+    layers = {
+        f"n_{stack}_layers": len(getattr(look.model, stack).layers)
+        if hasattr(look.model, stack)
+        else 0
+        for stack in ("encoder", "decoder")
+    }
     return {
         "format": FORMAT,
         "family": look.family,
         "task": look.task,
-        "model": {"name": look.task, **{key: getattr(config, key) for key in kept}, **layers,
-                  "n_parameters": n_parameters},
+        "model": {
+            "name": look.task,
+            **{key: getattr(config, key) for key in kept},
+            **layers,
+            "n_parameters": n_parameters,
+        },
         "edits": list(look.edits),
         "notes": list(look.notes),
         "input": look.input,
@@ -104,32 +140,67 @@ def meta(look: Look, whole: bool = False) -> dict[str, Any]:
         "n_given": look.n_given,
         "segments": segments(look),
         "graph": graph(look),
-        "tensors": {path: {"shape": list(values.shape)} | ({"axes": list(look.axes(path))} if path in look.seen else {})
-                    for path, values in tensors(look, whole).items()},
+        "tensors": {
+            path: {"shape": list(values.shape)}
+            | ({"axes": list(look.axes(path))} if path in look.seen else {})
+            for path, values in tensors(look, whole).items()
+        },
         "steps": steps(look, range(len(look.target))),
-        **({"classes": [{"label": each.text, **guess(each)} for each in look.verdict], "several": look.several}
-           if look.classes else {}),
+        **(
+            {
+                "classes": [{"label": each.text, **guess(each)} for each in look.verdict],
+                "several": look.several,
+            }
+            if look.classes
+            else {}
+        ),
         **({"change": changed(look)} if look.before is not None else {}),
-        **({"gaps": [{"row": row, **step} for row, step in zip(look.gaps, steps(look, look.gaps), strict=True)]}
-           if look.family == "encoder" and not look.classes else {}),
+        **(
+            {
+                "gaps": [
+                    {"row": row, **step}
+                    for row, step in zip(look.gaps, steps(look, look.gaps), strict=True)
+                ]
+            }
+            if look.family == "encoder" and not look.classes
+            else {}
+        ),
         **({"film": film(look)} if look.film else {}),
-        "beam": None if search is None else {
-            "width": search.width, "penalty": search.penalty, "length_penalty": search.length_penalty,
-            "steps": [[{**rounded(vars(node)), "score": round(node.score, 6), "parent": node.parent if depth else None}
-                       for node in nodes] for depth, nodes in enumerate(search.steps)],
+        "beam": None
+        if search is None
+        else {
+            "width": search.width,
+            "penalty": search.penalty,
+            "length_penalty": search.length_penalty,
+            "steps": [
+                [
+                    {
+                        **rounded(vars(node)),
+                        "score": round(node.score, 6),
+                        "parent": node.parent if depth else None,
+                    }
+                    for node in nodes
+                ]
+                for depth, nodes in enumerate(search.steps)
+            ],
             "winner": list(search.winner),
         },
         "alignment": alignment(look) if look.family == "encoder-decoder" else None,
-    }  # fmt: skip
+    }
 
 
 def segments(look: Look) -> dict[str, list[dict[str, Any]]]:
     """What was read; each token of a decoder with what its row predicts."""
     target = [
-        {**token(own), "predicts": other.text, "predicts_id": other.id, "predicts_word": other.word,
-         "predicts_special": other.special}
+        {
+            **token(own),
+            "predicts": other.text,
+            "predicts_id": other.id,
+            "predicts_word": other.word,
+            "predicts_special": other.special,
+        }
         for own, other in zip(look.target, look.predicted, strict=True)
-    ]  # fmt: skip
+    ]
     sides = {"source": [token(each) for each in look.source], "target": target}
     return {name: side for name, side in sides.items() if side}
 
@@ -147,10 +218,18 @@ def graph(look: Look) -> list[dict[str, Any]]:
         part, _, name = path.rpartition(".")
         if name == "pattern":
             _, queries, keys = look.axes(path)
-            parts.append({
-                "id": part, "kind": "attention", "queries": queries, "keys": keys, "n_heads": config.n_heads,
-                "d_k": d_k, "causal": part.startswith("decoder") and part.endswith("self"), "scale": math.sqrt(d_k),
-            })  # fmt: skip
+            parts.append(
+                {
+                    "id": part,
+                    "kind": "attention",
+                    "queries": queries,
+                    "keys": keys,
+                    "n_heads": config.n_heads,
+                    "d_k": d_k,
+                    "causal": part.startswith("decoder") and part.endswith("self"),
+                    "scale": math.sqrt(d_k),
+                }
+            )
         elif name == "hidden":
             parts.append({"id": part, "kind": "ff"})
         elif name in ("logits", "classes"):
@@ -164,23 +243,45 @@ def steps(look: Look, rows: Sequence[int]) -> list[dict[str, Any]]:
     found = []
     for row in rows:
         step = look.step(row)
-        chosen = {"id": step.chosen.id, "text": step.chosen.text, "log_prob": round(step.chosen.log_prob, 6)}
-        found.append({
-            "chosen": chosen, "top": [guess(each) for each in step.top], "rest": round(step.rest, 6),
-            "max_logit": step.max_logit, "log_sum_exp": step.log_sum_exp,
-            "lens": [[{"text": each.text, "prob": round(each.prob, 4)} for each in layer] for layer in lens[row]],
-        })  # fmt: skip
+        chosen = {
+            "id": step.chosen.id,
+            "text": step.chosen.text,
+            "log_prob": round(step.chosen.log_prob, 6),
+        }
+        found.append(
+            {
+                "chosen": chosen,
+                "top": [guess(each) for each in step.top],
+                "rest": round(step.rest, 6),
+                "max_logit": step.max_logit,
+                "log_sum_exp": step.log_sum_exp,
+                "lens": [
+                    [{"text": each.text, "prob": round(each.prob, 4)} for each in layer]
+                    for layer in lens[row]
+                ],
+            }
+        )
     return found
 
 
 def guess(own: Guess) -> dict[str, Any]:
-    return {"id": own.id, "text": own.text, "logit": round(own.logit, 6), "prob": round(own.prob, 9)}
+    return {
+        "id": own.id,
+        "text": own.text,
+        "logit": round(own.logit, 6),
+        "prob": round(own.prob, 9),
+    }
 
 
 def alignment(look: Look) -> dict[str, Any]:
     found = look.alignment()
     weights = np.round(found.weights.astype(float), 4).tolist()
-    return {"source": list(found.source), "target": list(found.target), "weights": weights, "head": found.head}
+    return {
+        "source": list(found.source),
+        "target": list(found.target),
+        "weights": weights,
+        "head": found.head,
+    }
 
 
 def film(look: Look) -> dict[str, Any]:
@@ -197,13 +298,18 @@ def changed(look: Look) -> dict[str, Any]:
 
 
 def rounded(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: round(value, 6) if isinstance(value, float) else value for name, value in values.items()}
+    return {
+        name: round(value, 6) if isinstance(value, float) else value
+        for name, value in values.items()
+    }
 
 
 def save(look: Look, folder: Path) -> None:
     """All of a look in two files that any language can read."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / META).write_text(json.dumps(meta(look, whole=True), ensure_ascii=False), encoding="utf-8")
+    (folder / META).write_text(
+        json.dumps(meta(look, whole=True), ensure_ascii=False), encoding="utf-8"
+    )
     save_file(tensors(look, whole=True), folder / TENSORS)
 
 

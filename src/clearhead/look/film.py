@@ -37,12 +37,21 @@ def frame(model: Transformer, probes: Sequence[Probe], step: int, loss: float) -
     for probe in probes:
         seen = replayed(model, probe.source, probe.target)
         patterns = {path: tensor for path, tensor in seen.items() if path.endswith(".pattern")}
-        content = b"".join((255 * pattern).round().to(torch.uint8).numpy().tobytes() for pattern in patterns.values())
-        shots.append({
-            "source": probe.source, "target": probe.target,
-            "shapes": {path.removesuffix(".pattern"): list(pattern.shape) for path, pattern in patterns.items()},
-            "patterns": base64.b64encode(zlib.compress(content)).decode(),
-        })  # fmt: skip
+        content = b"".join(
+            (255 * pattern).round().to(torch.uint8).numpy().tobytes()
+            for pattern in patterns.values()
+        )
+        shots.append(
+            {
+                "source": probe.source,
+                "target": probe.target,
+                "shapes": {
+                    path.removesuffix(".pattern"): list(pattern.shape)
+                    for path, pattern in patterns.items()
+                },
+                "patterns": base64.b64encode(zlib.compress(content)).decode(),
+            }
+        )
     model.train(was_training)
     return {"kind": "frame", "step": step, "loss": loss, "probes": shots}
 
@@ -67,12 +76,22 @@ def film_of(lines: Iterable[Mapping[str, Any]], number: int = 0) -> Film:
     """The film of one probe, from the lines of a log."""
     found = [line for line in lines if line["kind"] == "frame" and len(line["probes"]) > number]
     if not found:
-        raise FolderError("No film was made of this run: it has no probes.\nTrain with train.film = true.")
+        raise FolderError(
+            "No film was made of this run: it has no probes.\nTrain with train.film = true."
+        )
     shots = [line["probes"][number] for line in found]
     frames = [unpacked(shot) for shot in shots]
-    patterns = {path: np.stack([frame[path] for frame in frames]).astype(np.float32) / 255 for path in frames[0]}
+    patterns = {
+        path: np.stack([frame[path] for frame in frames]).astype(np.float32) / 255
+        for path in frames[0]
+    }
     probe = Probe(tuple(shots[0]["source"]), tuple(shots[0]["target"]))
-    return Film(probe, tuple(line["step"] for line in found), tuple(line["loss"] for line in found), patterns)
+    return Film(
+        probe,
+        tuple(line["step"] for line in found),
+        tuple(line["loss"] for line in found),
+        patterns,
+    )
 
 
 def unpacked(shot: Mapping[str, Any]) -> Patterns:
@@ -81,6 +100,11 @@ def unpacked(shot: Mapping[str, Any]) -> Patterns:
     total = sum(sizes.values())
     content = zlib.decompressobj().decompress(base64.b64decode(shot["patterns"]), total + 1)
     if len(content) != total:
-        raise FolderError("A frame of the film is damaged.\nDelete film.jsonl; the model does not need it.")
+        raise FolderError(
+            "A frame of the film is damaged.\nDelete film.jsonl; the model does not need it."
+        )
     parts = np.split(np.frombuffer(content, np.uint8), np.cumsum(list(sizes.values()))[:-1])
-    return {path: part.reshape(shape) for (path, shape), part in zip(shot["shapes"].items(), parts, strict=True)}
+    return {
+        path: part.reshape(shape)
+        for (path, shape), part in zip(shot["shapes"].items(), parts, strict=True)
+    }

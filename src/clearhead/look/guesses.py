@@ -38,7 +38,12 @@ class Step:
         return max(0.0, 1 - sum(guess.prob for guess in self.top))
 
 
-def guesses(logits: Float[Tensor, " V"], ids: Sequence[int], texts: Sequence[str]) -> tuple[Guess, ...]:
+def guesses(
+    logits: Float[Tensor, " V"], ids: Sequence[int], texts: Sequence[str]
+) -> tuple[Guess, ...]:
     """Some tokens of a row of logits with their probabilities."""
     probs = logits.softmax(dim=0)
-    return tuple(Guess(id_, text, float(logits[id_]), float(probs[id_])) for id_, text in zip(ids, texts, strict=True))
+    return tuple(
+        Guess(id_, text, float(logits[id_]), float(probs[id_]))
+        for id_, text in zip(ids, texts, strict=True)
+    )

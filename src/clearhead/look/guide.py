@@ -32,7 +32,12 @@ def reading(look: Look) -> Iterator[str]:
     )
     yield "## Text becomes tokens, tokens become vectors\n"
     yield "Words are cut into tokens; ▁ is a space before a token. Each has a number.\n"
-    yield table([["token", *(token.text for token in look.source)], ["id", *(str(token.id) for token in look.source)]])
+    yield table(
+        [
+            ["token", *(token.text for token in look.source)],
+            ["id", *(str(token.id) for token in look.source)],
+        ]
+    )
     row = min(1, len(look.source) - 1)
     yield (
         f"Each id picks a row of the embedding matrix, and √d_model makes it large enough not to drown in the "
@@ -47,7 +52,9 @@ def reading(look: Look) -> Iterator[str]:
 def encoding(look: Look) -> Iterator[str]:
     part, row = "encoder.0.self", min(1, len(look.source) - 1)
     pattern = look.seen[f"{part}.pattern"]
-    words = [place for place, token in enumerate(look.source) if not token.special and place != row] or [row]
+    words = [
+        place for place, token in enumerate(look.source) if not token.special and place != row
+    ] or [row]
     head = int(pattern[:, row, words].amax(dim=-1).argmax())
     col = words[int(pattern[head, row, words].argmax())]
     asking, asked = look.source[row].text, look.source[col].text
@@ -70,7 +77,9 @@ def encoding(look: Look) -> Iterator[str]:
     yield by_hand(look, f"{part}.out", row, 0)
     yield "The result is added to what came in, and a norm keeps the numbers in range:\n"
     yield by_hand(look, f"{part}.add", row, 0)
-    yield by_hand(look, "encoder.0.ff.norm" if look.model.config.norm == "pre" else f"{part}.norm", row, 0)
+    yield by_hand(
+        look, "encoder.0.ff.norm" if look.model.config.norm == "pre" else f"{part}.norm", row, 0
+    )
     hidden = look.seen["encoder.0.ff.hidden"][row]
     unit = int(hidden.argmax())
     yield (
@@ -115,16 +124,25 @@ def choosing(look: Look) -> Iterator[str]:
     yield "The last vector is compared with that of every token, and a softmax makes probabilities of the scores:\n"
     yield by_hand(look, "decoder.probs", row, look.predicted[row].id)
     yield "What it would have said otherwise, at each step:\n"
-    rows = [[f"{a.text} → {b.text}", *(f"{g.text} {g.prob:.1%}" for g in look.alternatives(number, WIDTH))]
-            for number, (a, b) in enumerate(zip(look.target, look.predicted, strict=True))]  # fmt: skip
+    rows = [
+        [
+            f"{a.text} → {b.text}",
+            *(f"{g.text} {g.prob:.1%}" for g in look.alternatives(number, WIDTH)),
+        ]
+        for number, (a, b) in enumerate(zip(look.target, look.predicted, strict=True))
+    ]
     yield table([["step", *(f"{place}." for place in range(1, WIDTH + 1))], *rows])
     yield "And what each layer would have said, had it been the last:\n"
     lens = look.lens(1)
-    yield table([
-        ["step", *(f"layer {number}" for number in range(len(lens[0])))],
-        *([f"{token.text} →", *(f"{layer[0].text} {layer[0].prob:.0%}" for layer in layers)]
-          for token, layers in zip(look.target, lens, strict=True)),
-    ])  # fmt: skip
+    yield table(
+        [
+            ["step", *(f"layer {number}" for number in range(len(lens[0])))],
+            *(
+                [f"{token.text} →", *(f"{layer[0].text} {layer[0].prob:.0%}" for layer in layers)]
+                for token, layers in zip(look.target, lens, strict=True)
+            ),
+        ]
+    )
     if look.beam:
         total, divisor = look.log_prob, look.beam.steps[len(look.target) - 1][0].divisor
         yield (
@@ -159,4 +177,6 @@ def table(rows: list[list[str]]) -> str:
 
 def escaped(cell: str) -> str:
     """Numbers as they are, all else as code."""
-    return f"`{cell.replace('|', '∣').replace('`', 'ˋ')}`" if cell and not cell[0].isdigit() else cell
+    return (
+        f"`{cell.replace('|', '∣').replace('`', 'ˋ')}`" if cell and not cell[0].isdigit() else cell
+    )

@@ -24,7 +24,9 @@ EXPORT = re.compile(r"^export ((?:async )?(?:function|class|const) (\w+))", re.M
 def page(meta: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> str:
     """The whole page as text, for a look's `meta` and `tensors`."""
     script, style = bundle("main.js"), (PAGE / "look.css").read_text(encoding="utf-8")
-    numbers = base64.b64encode(save({name: np.ascontiguousarray(value) for name, value in tensors.items()})).decode()
+    numbers = base64.b64encode(
+        save({name: np.ascontiguousarray(value) for name, value in tensors.items()})
+    ).decode()
     parts = {
         '<meta charset="utf-8">\n': f'<meta charset="utf-8">\n{policy(script, style)}\n',
         '<link rel="stylesheet" href="look.css">': f"<style>{style}</style>",
@@ -75,8 +77,12 @@ def add(name: str, made: dict[str, str]) -> None:
         wants.append(f"const {{ {names} }} = {variable(other)};")
     gives = ", ".join(found for _, found in EXPORT.findall(text))
     body = EXPORT.sub(r"\1", IMPORT.sub("", text))
-    assert not re.search(r"^(import|export)\b", body, re.MULTILINE), f"{name} imports or exports in another form"
-    made[name] = f"const {variable(name)} = (() => {{\n{' '.join(wants)}\n{body}\nreturn {{ {gives} }};\n}})();"
+    assert not re.search(r"^(import|export)\b", body, re.MULTILINE), (
+        f"{name} imports or exports in another form"
+    )
+    made[name] = (
+        f"const {variable(name)} = (() => {{\n{' '.join(wants)}\n{body}\nreturn {{ {gives} }};\n}})();"
+    )
 
 
 def resolved(name: str, path: str) -> str:

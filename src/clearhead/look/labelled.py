@@ -37,17 +37,20 @@ class Labelled:
         )
 
     def __repr__(self) -> str:
-        return (
-            f"<{self.path}: {' × '.join(f'{n} {axis}' for n, axis in zip(self.values.shape, self.axes, strict=True))}>"
-        )
+        return f"<{self.path}: {' × '.join(f'{n} {axis}' for n, axis in zip(self.values.shape, self.axes, strict=True))}>"
 
     def __str__(self) -> str:
         if self.values.ndim > 2:
-            return "\n\n".join(str(self.at(self.axes[0], index)) for index in range(len(self.values)))
+            return "\n\n".join(
+                str(self.at(self.axes[0], index)) for index in range(len(self.values))
+            )
         rows = self.values if self.values.ndim == 2 else self.values[None]
         names = self.labels[0] if self.values.ndim == 2 else ("",)
         table = [["", *(cut(label) for label in self.labels[-1])]]
-        table += [[cut(name), *(f"{value:.3f}" for value in row)] for name, row in zip(names, rows, strict=True)]
+        table += [
+            [cut(name), *(f"{value:.3f}" for value in row)]
+            for name, row in zip(names, rows, strict=True)
+        ]
         return "\n".join([self.path, *lines(table)])
 
 
@@ -56,10 +59,18 @@ def lines(table: list[list[str]]) -> list[str]:
     n_rows, n_columns = len(table) - 1, len(table[0]) - 1
     shown = [row[: MOST_COLUMNS + 1] for row in table[: MOST_ROWS + 1]]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    text = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in shown]
-    left_out = [f"{n - most} more {what}" for n, most, what in (
-        (n_rows, MOST_ROWS, "rows"), (n_columns, MOST_COLUMNS, "columns"),
-    ) if n > most]  # fmt: skip
+    text = [
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in shown
+    ]
+    left_out = [
+        f"{n - most} more {what}"
+        for n, most, what in (
+            (n_rows, MOST_ROWS, "rows"),
+            (n_columns, MOST_COLUMNS, "columns"),
+        )
+        if n > most
+    ]
     return [*text, *([f"({', '.join(left_out)})"] if left_out else [])]
 
 

@@ -87,12 +87,17 @@ class Look:
     def __getitem__(self, path: str) -> Labelled:
         """A tensor by its path; `decoder.1.cross.3.pattern` is head 3 of `decoder.1.cross.pattern`."""
         path, head = without_head(path)
-        if path not in self.seen and not (path.endswith(".probs") and path[:-5] + "logits" in self.seen):
+        if path not in self.seen and not (
+            path.endswith(".probs") and path[:-5] + "logits" in self.seen
+        ):
             raise ModelError(f"There is no {shown(path)} inside this model.\n{self.nearest(path)}")
         values = self.probs if path.endswith(".probs") else self.seen[path]
         axes = self.axes(path)
         labels = [self.labels(*axis) for axis in zip(axes, values.shape, strict=True)]
-        if axes[1:] == ("target", "target"):  # what is looked at is there to be read, and predicts nothing
+        if axes[1:] == (
+            "target",
+            "target",
+        ):  # what is looked at is there to be read, and predicts nothing
             labels[-1] = tuple(token.text for token in self.target)
         found = Labelled(path, values.numpy(), axes, tuple(labels))
         return found if head is None else found.at("head", self.checked_head(head))
@@ -112,14 +117,19 @@ class Look:
         if attention and name in PER_HEAD:
             return "head", keys if name in "kv" else own, "d_k"
         ends = {"logits": (own, "token"), "probs": (own, "token"), "classes": ("class",)}
-        return ends.get(name, (own, "d_ff" if middle[-1:] == ["ff"] and name in ("pre", "hidden") else "d_model"))
+        return ends.get(
+            name,
+            (own, "d_ff" if middle[-1:] == ["ff"] and name in ("pre", "hidden") else "d_model"),
+        )
 
     def labels(self, axis: str, size: int) -> tuple[str, ...]:
         """The names of all indices of a dimension."""
         if axis == "source":
             return tuple(token.text for token in self.source)
         if axis == "target":
-            return tuple(f"{a.text} → {b.text}" for a, b in zip(self.target, self.predicted, strict=True))
+            return tuple(
+                f"{a.text} → {b.text}" for a, b in zip(self.target, self.predicted, strict=True)
+            )
         if axis == "token":
             return tuple(self.spell(range(size)))
         return self.classes if axis == "class" else tuple(map(str, range(size)))
@@ -127,7 +137,9 @@ class Look:
     def checked_head(self, head: int) -> int:
         n_heads = self.model.config.n_heads
         if not 0 <= head < n_heads:
-            raise ModelError(f"There is no head {head}: the model has {n_heads}.\nUse 0 to {n_heads - 1}.")
+            raise ModelError(
+                f"There is no head {head}: the model has {n_heads}.\nUse 0 to {n_heads - 1}."
+            )
         return head
 
     # Attention
@@ -135,7 +147,9 @@ class Look:
     @property
     def attentions(self) -> tuple[str, ...]:
         """The path of every attention, in the order of the forward pass."""
-        return tuple(path.removesuffix(".pattern") for path in self.paths if path.endswith(".pattern"))
+        return tuple(
+            path.removesuffix(".pattern") for path in self.paths if path.endswith(".pattern")
+        )
 
     def attention(self, path: str, head: int | None = None) -> Labelled:
         """How much each position looks at each other: of one head, or the mean of all heads."""
@@ -145,18 +159,25 @@ class Look:
         if head is not None:
             return found.at("head", self.checked_head(head))
         mean = found.values.mean(axis=0)
-        return Labelled(f"{path}.pattern, mean of all heads", mean, found.axes[1:], found.labels[1:])
+        return Labelled(
+            f"{path}.pattern, mean of all heads", mean, found.axes[1:], found.labels[1:]
+        )
 
     def head_outputs(self, path: str) -> Float[Tensor, "H T D"]:
         """What each head adds to the stream: its z through its own slice of W_O."""
         z, weight = self.seen[f"{path}.z"], self.part(path).out.weight.detach().float().cpu()
-        added: Tensor = z @ weight.unflatten(1, (len(z), -1)).permute(1, 2, 0)  # (H, T, K) @ (H, K, D)
+        added: Tensor = z @ weight.unflatten(1, (len(z), -1)).permute(
+            1, 2, 0
+        )  # (H, T, K) @ (H, K, D)
         return added
 
     def part(self, path: str) -> Any:
         """The module behind a path: `decoder.1.cross`, `encoder.0.ff`."""
         block, name = self.block(path)
-        return getattr(block, {"self": "self_attention", "cross": "cross_attention", "ff": "feed_forward"}[name])
+        return getattr(
+            block,
+            {"self": "self_attention", "cross": "cross_attention", "ff": "feed_forward"}[name],
+        )
 
     def norm_of(self, path: str) -> Any:
         """The norm around a sub-layer."""
@@ -169,10 +190,16 @@ class Look:
 
     def alignment(self) -> Alignment:
         """Which source word each output word was made from, as the head tells that aligns best."""
-        patterns = {path: self.seen[f"{path}.pattern"] for path in self.attentions if path.endswith(".cross")}
+        patterns = {
+            path: self.seen[f"{path}.pattern"]
+            for path in self.attentions
+            if path.endswith(".cross")
+        }
         if not patterns:
-            raise ModelError(f"A model of family {self.family} has no cross-attention, so there is nothing to align.\n"
-                             "Look at .attention(path, head) instead.")  # fmt: skip
+            raise ModelError(
+                f"A model of family {self.family} has no cross-attention, so there is nothing to align.\n"
+                "Look at .attention(path, head) instead."
+            )
         return best_alignment(patterns, self.source, self.predicted)
 
     # What it said, and what it might have
@@ -225,7 +252,9 @@ class Look:
     @property
     def gaps(self) -> tuple[int, ...]:
         """The rows of an encoder that fills in what is masked."""
-        return tuple(n for n, token in enumerate(self.source) if self.spell([token.id]) == ["<mask>"])
+        return tuple(
+            n for n, token in enumerate(self.source) if self.spell([token.id]) == ["<mask>"]
+        )
 
     @torch.inference_mode()
     def lens(self, n: int = 3) -> tuple[tuple[tuple[Guess, ...], ...], ...]:
@@ -237,7 +266,12 @@ class Look:
             x = self.seen[f"{stack_name}.{index}.resid_post"].to(self.model.tokens.weight.device)
             logits = self.model.logits(stack.norm(x)[None])[0].float().cpu()
             best = logits.topk(n).indices.tolist()
-            layers.append([guesses(row.double(), ids, self.spell(ids)) for row, ids in zip(logits, best, strict=True)])
+            layers.append(
+                [
+                    guesses(row.double(), ids, self.spell(ids))
+                    for row, ids in zip(logits, best, strict=True)
+                ]
+            )
         return tuple(zip(*layers, strict=True))
 
     # Other ways to ask
@@ -310,7 +344,10 @@ class Look:
             others = ", ".join(f"{g.text} {g.prob:.1%}" for g in step.top if g.id != step.chosen.id)
             lines.append(f"  {step.chosen.prob:6.1%}  {step.chosen.text}   (or {others})")
         for number in self.gaps if not self.classes else ():
-            lines.append(f"  {number}: " + ", ".join(f"{g.text} {g.prob:.1%}" for g in self.alternatives(number, 5)))
+            lines.append(
+                f"  {number}: "
+                + ", ".join(f"{g.text} {g.prob:.1%}" for g in self.alternatives(number, 5))
+            )
         return "\n".join(lines)
 
 
@@ -325,7 +362,10 @@ def without_head(path: str) -> tuple[str, int | None]:
 
 @torch.inference_mode()
 def replayed(
-    model: Transformer, source: Sequence[int], target: Sequence[int], edits: Mapping[str, Edit] | None = None
+    model: Transformer,
+    source: Sequence[int],
+    target: Sequence[int],
+    edits: Mapping[str, Edit] | None = None,
 ) -> dict[str, Tensor]:
     """Every tensor of one pass over a finished output, on the CPU and without a batch dimension."""
     trace, device = Trace(edits), model.tokens.weight.device

@@ -45,9 +45,14 @@ class Picture:
             for r, row in enumerate(self.colours().tolist())
             for c, (red, green, blue) in enumerate(row)
         ]
-        parts += [label(left - 6, top + CELL * (r + 0.65), name, "end") for r, name in enumerate(rows)]
+        parts += [
+            label(left - 6, top + CELL * (r + 0.65), name, "end") for r, name in enumerate(rows)
+        ]
         across = [(left + CELL * (c + 0.65), name) for c, name in enumerate(columns)]
-        parts += [label(x, top - 6, name, "start", f' transform="rotate(-90 {x} {top - 6})"') for x, name in across]
+        parts += [
+            label(x, top - 6, name, "start", f' transform="rotate(-90 {x} {top - 6})"')
+            for x, name in across
+        ]
         size = left + CELL * len(columns) + 6, top + CELL * len(rows) + 6
         style = "<style>text{font:13px monospace;fill:#777}</style>"  # grey is legible on light and on dark
         return (
@@ -60,13 +65,20 @@ class Picture:
         height, width, _ = pixels.shape
         lines = b"".join(b"\0" + row.tobytes() for row in pixels)
         head = struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0)
-        return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+        return (
+            b"\x89PNG\r\n\x1a\n"
+            + chunk(b"IHDR", head)
+            + chunk(b"IDAT", zlib.compress(lines))
+            + chunk(b"IEND", b"")
+        )
 
     def save(self, path: str | Path) -> None:
         """As the file's name asks: .svg or .png."""
         path = Path(path)
         if path.suffix not in (".svg", ".png"):
-            raise ConfigError(f"A picture is a .svg or a .png, and {path.name} is neither.\nName it so.")
+            raise ConfigError(
+                f"A picture is a .svg or a .png, and {path.name} is neither.\nName it so."
+            )
         path.write_bytes(self.png() if path.suffix == ".png" else self.svg().encode())
 
     def _repr_svg_(self) -> str:

@@ -36,7 +36,12 @@ class Reasons:
     measures: Mapping[str, Table]
 
     def __getitem__(self, measure: str) -> Labelled:
-        return Labelled(measure, self.measures[measure].astype(np.float32), ("said", "read"), (self.said, self.read))
+        return Labelled(
+            measure,
+            self.measures[measure].astype(np.float32),
+            ("said", "read"),
+            (self.said, self.read),
+        )
 
     @property
     def agreement(self) -> dict[tuple[str, str], float]:
@@ -50,7 +55,9 @@ class Reasons:
     def __str__(self) -> str:
         tables = [str(self[name]) for name in self.measures]
         ranks = [f"  {value:+.2f}  {a} and {b}" for (a, b), value in self.agreement.items()]
-        return "\n\n".join([*tables, "\n".join(["rank agreement, the mean over output words", *ranks])])
+        return "\n\n".join(
+            [*tables, "\n".join(["rank agreement, the mean over output words", *ranks])]
+        )
 
 
 def reasons(look: Look) -> Reasons:
@@ -59,7 +66,9 @@ def reasons(look: Look) -> Reasons:
     read: tuple[Token, ...] = getattr(look, side)
     rows, said = outputs(look)
     if not rows:
-        raise ModelError("Nothing was said, so there are no reasons for it.\nMask a word of the text, or let it write.")
+        raise ModelError(
+            "Nothing was said, so there are no reasons for it.\nMask a word of the text, or let it write."
+        )
     tables = {
         "attention": attended(look, rows),
         "weighted attention": attended(look, rows, weighted=True),
@@ -69,8 +78,13 @@ def reasons(look: Look) -> Reasons:
     places = words(said) or [[row] for row in range(len(rows))]
     names = spelled(said) or tuple(token.text for token in said)
     columns = belongs(read)
-    unseen = [[look.family == "decoder" and places_read[0] > rows[group[0]] for places_read in words(read)]
-              for group in places]  # fmt: skip
+    unseen = [
+        [
+            look.family == "decoder" and places_read[0] > rows[group[0]]
+            for places_read in words(read)
+        ]
+        for group in places
+    ]
     merged = {}
     for name, table in tables.items():
         by_word = table if name == "removal" else table @ columns.mT
@@ -86,14 +100,20 @@ def outputs(look: Look) -> tuple[list[int], tuple[Token, ...]]:
         best = look.verdict[0]
         return [0], (Token(best.id, best.text, None, True),)
     if look.target:
-        rows = [row for row in range(look.n_given, len(look.target)) if not look.predicted[row].special]
+        rows = [
+            row for row in range(look.n_given, len(look.target)) if not look.predicted[row].special
+        ]
         return rows, tuple(look.predicted[row] for row in rows)
     best_ids = [int(look.logits[row].argmax()) for row in look.gaps]
     return list(look.gaps), tuple(Token(id_, look.spell([id_])[0], None, True) for id_ in best_ids)
 
 
 def log_probs(
-    look: Look, rows: Sequence[int], source: Sequence[int], target: Sequence[int], edits: Mapping[str, Edit]
+    look: Look,
+    rows: Sequence[int],
+    source: Sequence[int],
+    target: Sequence[int],
+    edits: Mapping[str, Edit],
 ) -> Float[Tensor, " R"]:
     """The log-probability of what was said, when this is read instead."""
     device = look.model.tokens.weight.device
@@ -115,13 +135,19 @@ def attended(look: Look, rows: Sequence[int], weighted: bool = False) -> Float[T
     for path in (path for path in look.attentions if path.endswith(kind)):
         pattern = look.seen[f"{path}.pattern"]
         if weighted:
-            weight = look.part(path).out.weight.detach().float().cpu().unflatten(1, (len(pattern), -1))  # (D, H, K)
+            weight = (
+                look.part(path).out.weight.detach().float().cpu().unflatten(1, (len(pattern), -1))
+            )  # (D, H, K)
             brought = torch.einsum("hsk,dhk->hsd", look.seen[f"{path}.v"], weight)
             tables.append(torch.einsum("hts,hsd->tsd", pattern, brought).norm(dim=-1))
         else:
             tables.append(pattern.mean(dim=0))
     mean = torch.stack(tables).mean(dim=0)
-    return mean.mean(dim=0, keepdim=True) if look.classes and look.model.config.pooling == "mean" else mean[list(rows)]
+    return (
+        mean.mean(dim=0, keepdim=True)
+        if look.classes and look.model.config.pooling == "mean"
+        else mean[list(rows)]
+    )
 
 
 def steepness(look: Look, rows: Sequence[int], side: str) -> Float[Tensor, "R S"]:
@@ -146,7 +172,9 @@ def steepness(look: Look, rows: Sequence[int], side: str) -> Float[Tensor, "R S"
 
 def gradient_of(score: Float[Tensor, ""], vectors: Float[Tensor, "1 S D"]) -> Float[Tensor, "S D"]:
     """How the score changes with each number; where it does not depend on them, not at all."""
-    (found,) = torch.autograd.grad(score, [vectors], retain_graph=True, allow_unused=True, materialize_grads=True)
+    (found,) = torch.autograd.grad(
+        score, [vectors], retain_graph=True, allow_unused=True, materialize_grads=True
+    )
     return found[0]
 
 
@@ -157,10 +185,19 @@ def removal(look: Look, rows: Sequence[int], side: str) -> Float[Tensor, "R W"]:
     whole = log_probs(look, rows, **sides, edits=look.taps)
     columns = []
     for places in words(getattr(look, side)):
-        less = {**sides, side: [number for place, number in enumerate(sides[side]) if place not in places]}
+        less = {
+            **sides,
+            side: [number for place, number in enumerate(sides[side]) if place not in places],
+        }
         moved = side == look.rows  # rows behind the word move up
-        now = [max(0, row - sum(place <= row for place in places)) if moved else row for row in rows]
-        columns.append(whole - log_probs(look, now, **less, edits=look.taps) if less[side] else torch.zeros(len(rows)))
+        now = [
+            max(0, row - sum(place <= row for place in places)) if moved else row for row in rows
+        ]
+        columns.append(
+            whole - log_probs(look, now, **less, edits=look.taps)
+            if less[side]
+            else torch.zeros(len(rows))
+        )
     return torch.stack(columns, dim=1) if columns else torch.zeros(len(rows), 0)
 
 
@@ -176,6 +213,9 @@ def spearman(a: Table, b: Table) -> float:
 
 def ranks(values: Table) -> Table:
     """Places in order, equal values sharing theirs."""
-    below, same = (values[:, None] > values[None]).sum(axis=1), (values[:, None] == values[None]).sum(axis=1)
+    below, same = (
+        (values[:, None] > values[None]).sum(axis=1),
+        (values[:, None] == values[None]).sum(axis=1),
+    )
     found: Table = below + (same - 1) / 2
     return found

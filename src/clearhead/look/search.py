@@ -57,7 +57,10 @@ class Search:
 
     def text(self, step: int, rank: int) -> tuple[str, ...]:
         """The tokens on the way to a node."""
-        return tuple(self.steps[depth][place].text for depth, place in enumerate(ranks(self.steps, step, rank)))
+        return tuple(
+            self.steps[depth][place].text
+            for depth, place in enumerate(ranks(self.steps, step, rank))
+        )
 
     def __str__(self) -> str:
         lines = [f"beam of {self.width}, total ÷ {self.penalty} length penalty"]
@@ -66,7 +69,9 @@ class Search:
                 won = step < len(self.winner) and self.winner[step] == node.rank
                 mark = "★" if won else {"kept": "│", "finished": "■", "pruned": "×"}[node.state]
                 text = "".join(self.text(step, node.rank)).replace("▁", " ").strip()
-                lines.append(f"{step + 1:3} {mark} {node.total:8.3f} {text}{f'   ({node.why})' if node.why else ''}")
+                lines.append(
+                    f"{step + 1:3} {mark} {node.total:8.3f} {text}{f'   ({node.why})' if node.why else ''}"
+                )
         return "\n".join(lines)
 
 
@@ -91,13 +96,20 @@ def search_of(
     steps = tuple(
         tuple(
             Node(
-                c.rank, c.parent, c.token, texts[c.token], c.log_prob, c.cumulative, divisors[depth], c.fate,
+                c.rank,
+                c.parent,
+                c.token,
+                texts[c.token],
+                c.log_prob,
+                c.cumulative,
+                divisors[depth],
+                c.fate,
                 why(c, width, kept[depth], divisors[depth], depth == len(record) - 1),
             )
             for c in step
         )
         for depth, step in enumerate(record)
-    )  # fmt: skip
+    )
     return Search(width, *penalty, steps, winner(steps, chosen))
 
 

@@ -46,4 +46,6 @@ def words(tokens: Sequence[Token]) -> list[list[int]]:
 
 def spelled(tokens: Sequence[Token]) -> tuple[str, ...]:
     """The words that the tokens make up."""
-    return tuple("".join(tokens[place].text for place in places).strip("▁ ") for places in words(tokens))
+    return tuple(
+        "".join(tokens[place].text for place in places).strip("▁ ") for places in words(tokens)
+    )

@@ -61,7 +61,9 @@ class Attention(nn.Module):
             k, v = cache.extend(k, v)
         else:
             k, v = cache.recall(lambda: self.keys_and_values(source))
-            q = self.queries(x.reshape(k.size(0), -1, x.size(-1)))  # the beams of a sentence ask together
+            q = self.queries(
+                x.reshape(k.size(0), -1, x.size(-1))
+            )  # the beams of a sentence ask together
         q, k, v = tap("q", q), tap("k", k), tap("v", v)
         z = tap("z", attend(q, k, v, mask, self.dropout if self.training else 0.0, tap))
         out: Tensor = self.out(tap("concat", merge_heads(z).reshape(x.shape)))
@@ -75,5 +77,7 @@ class Attention(nn.Module):
     def keys_and_values(self, source: Float[Tensor, "B S D"]) -> KeysValues:
         d_model = source.size(-1)
         bias = None if self.qkv.bias is None else self.qkv.bias[d_model:]
-        k, v = split_heads(F.linear(source, self.qkv.weight[d_model:], bias), 2 * self.n_heads).chunk(2, dim=1)
+        k, v = split_heads(
+            F.linear(source, self.qkv.weight[d_model:], bias), 2 * self.n_heads
+        ).chunk(2, dim=1)
         return k, v

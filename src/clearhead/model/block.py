@@ -61,17 +61,30 @@ class Block(nn.Module):
         tap: Tap = SILENT,
     ) -> Float[Tensor, "B T D"]:
         x = tap("resid_pre", x)
-        x = self.add_norm(self.norm_self, self.self_attention, x, None, mask, cache, tap=tap.into("self"))
+        x = self.add_norm(
+            self.norm_self, self.self_attention, x, None, mask, cache, tap=tap.into("self")
+        )
         if memory is not None:
             x = self.add_norm(
-                self.norm_cross, self.cross_attention, x, memory, memory_mask, cache, tap=tap.into("cross")
+                self.norm_cross,
+                self.cross_attention,
+                x,
+                memory,
+                memory_mask,
+                cache,
+                tap=tap.into("cross"),
             )
         x = tap("resid_mid", x)
         x = self.add_norm(self.norm_ff, self.feed_forward, x, tap=tap.into("ff"))
         return tap("resid_post", x)
 
     def add_norm(
-        self, norm: nn.Module, sublayer: nn.Module, x: Float[Tensor, "B T D"], *context: object, tap: Tap
+        self,
+        norm: nn.Module,
+        sublayer: nn.Module,
+        x: Float[Tensor, "B T D"],
+        *context: object,
+        tap: Tap,
     ) -> Float[Tensor, "B T D"]:
         """LayerNorm(x + Sublayer(x)) as in the paper, or x + Sublayer(LayerNorm(x))."""
         if self.norm_first:

@@ -94,7 +94,9 @@ class Cache:
     def advance(self, n_new: int) -> None:
         self.length += n_new
 
-    def room(self, like: Float[Tensor, "..."], n_rows: int, n_heads: int, n_new: int) -> Float[Tensor, "L 2 B H C K"]:
+    def room(
+        self, like: Float[Tensor, "..."], n_rows: int, n_heads: int, n_new: int
+    ) -> Float[Tensor, "L 2 B H C K"]:
         """The tensor that holds all keys and values, with place for new tokens."""
         needed = self.length + n_new
         if self.own is None or needed > self.capacity:
@@ -153,7 +155,9 @@ class LayerCache:
     """One layer's part of the cache: its own tokens' keys and values, and the source's."""
 
     def __init__(self, whole: Cache, index: int) -> None:
-        self.whole: Cache = weakref.proxy(whole)  # in a circle, hundreds of megabytes would wait for the collector
+        self.whole: Cache = weakref.proxy(
+            whole
+        )  # in a circle, hundreds of megabytes would wait for the collector
         self.index = index
         self.source: KeysValues | None = None
 
@@ -193,6 +197,7 @@ def joined(
         return None
     n_slots = max(mine[0].size(2), theirs[0].size(2))
     k, v = (
-        torch.cat([F.pad(x, (0, 0, 0, n_slots - x.size(2))) for x in pair]) for pair in zip(mine, theirs, strict=True)
+        torch.cat([F.pad(x, (0, 0, 0, n_slots - x.size(2))) for x in pair])
+        for pair in zip(mine, theirs, strict=True)
     )
     return k, v

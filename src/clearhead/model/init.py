@@ -37,12 +37,16 @@ def initialise(model: nn.Module, config: ModelConfig) -> None:
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=config.d_model**-0.5 if config.scale_embeddings else BERT_STD)
+            nn.init.normal_(
+                module.weight, std=config.d_model**-0.5 if config.scale_embeddings else BERT_STD
+            )
         elif isinstance(module, LearnedPositions):
             nn.init.normal_(module.table, std=BERT_STD)
     for module in model.modules():
         if isinstance(module, Attention):
-            for third in module.qkv.weight.chunk(3):  # three square matrices that happen to lie together
+            for third in module.qkv.weight.chunk(
+                3
+            ):  # three square matrices that happen to lie together
                 draw(third, config)
         elif isinstance(module, Stack) and config.init == "small":
             quieten_writes(module)
@@ -58,6 +62,8 @@ def draw(weight: Tensor, config: ModelConfig) -> None:
 
 def quieten_writes(stack: Stack) -> None:
     """Divide what each sub-layer adds to the residual stream by the square root of how many add to it."""
-    sublayers = [module for module in stack.modules() if isinstance(module, Attention | FeedForward)]
+    sublayers = [
+        module for module in stack.modules() if isinstance(module, Attention | FeedForward)
+    ]
     for sublayer in sublayers:
         sublayer.out.weight /= math.sqrt(len(sublayers))

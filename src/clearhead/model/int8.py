@@ -19,7 +19,11 @@ def int8_product(
     matrix = matrix.detach()
     scales = (matrix.abs().amax(dim=1).double() / 127).clamp_min(1e-12)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the type that the packed product takes is to be replaced one day
-        rounded = torch.quantize_per_channel(matrix, scales, torch.zeros_like(scales).long(), 0, torch.qint8)
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # the type that the packed product takes is to be replaced one day
+        rounded = torch.quantize_per_channel(
+            matrix, scales, torch.zeros_like(scales).long(), 0, torch.qint8
+        )
     packed = torch.ops.quantized.linear_prepack(rounded, None if bias is None else bias.detach())
     return lambda x: torch.ops.quantized.linear_dynamic(x, packed, True)

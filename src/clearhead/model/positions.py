@@ -30,7 +30,9 @@ class SinusoidalPositions(nn.Module):
 
     def __init__(self, d_model: int, n_kept: int = 1024) -> None:
         super().__init__()
-        self.register_buffer("table", sinusoids(torch.arange(n_kept, device="cpu"), d_model), persistent=False)
+        self.register_buffer(
+            "table", sinusoids(torch.arange(n_kept, device="cpu"), d_model), persistent=False
+        )
 
     def forward(self, positions: Int[Tensor, "#B T"], end: int) -> Float[Tensor, "#B T D"]:
         if end <= len(self.table):

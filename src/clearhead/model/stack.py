@@ -22,7 +22,9 @@ class Stack(nn.Module):
             if config.positions == "learned"
             else SinusoidalPositions(config.d_model)
         )
-        self.types = nn.Embedding(config.n_token_types, config.d_model) if config.n_token_types else None
+        self.types = (
+            nn.Embedding(config.n_token_types, config.d_model) if config.n_token_types else None
+        )
         self.norm_embedding = norm(config) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(Block(config, cross) for _ in range(n_layers))
@@ -45,12 +47,21 @@ class Stack(nn.Module):
         return tap("out", self.norm(x))
 
     def embed(
-        self, tokens: Float[Tensor, "B T D"], types: Int[Tensor, "B T"] | None, cache: Cache | NoCache, tap: Tap
+        self,
+        tokens: Float[Tensor, "B T D"],
+        types: Int[Tensor, "B T"] | None,
+        cache: Cache | NoCache,
+        tap: Tap,
     ) -> Float[Tensor, "B T D"]:
         """Token vectors + position vectors (+ segment vectors)."""
         n_new = tokens.size(1)
         positions = self.positions(cache.positions(n_new, tokens.device), cache.reach(n_new))
         x = tap("tokens", tokens) + tap("positions", positions)
         if self.types is not None:
-            x = x + tap("types", self.types(torch.zeros_like(x[..., 0], dtype=torch.long) if types is None else types))
+            x = x + tap(
+                "types",
+                self.types(
+                    torch.zeros_like(x[..., 0], dtype=torch.long) if types is None else types
+                ),
+            )
         return tap("embedded", self.norm_embedding(x))

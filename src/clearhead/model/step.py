@@ -54,9 +54,14 @@ class Step:
 
     def __init__(self, model: Transformer, int8: bool = False) -> None:
         self.model, self.int8, self.n_heads = model, int8, model.config.n_heads
-        self.norm_first, self.activation = model.config.norm == "pre", ACTIVATIONS[model.config.activation]
+        self.norm_first, self.activation = (
+            model.config.norm == "pre",
+            ACTIVATIONS[model.config.activation],
+        )
         self.tokens = model.tokens.weight.detach()
-        self.source_tokens = model.source_tokens.weight.detach() if hasattr(model, "source_tokens") else self.tokens
+        self.source_tokens = (
+            model.source_tokens.weight.detach() if hasattr(model, "source_tokens") else self.tokens
+        )
         self.scale = math.sqrt(model.config.d_model) if model.config.scale_embeddings else 1.0
 
     @cached_property
@@ -69,16 +74,22 @@ class Step:
 
     @cached_property
     def norm(self) -> Map:
-        assert isinstance(self.model.decoder.norm, nn.LayerNorm), "the last norm of a pre-norm stack"
+        assert isinstance(self.model.decoder.norm, nn.LayerNorm), (
+            "the last norm of a pre-norm stack"
+        )
         return norm(self.model.decoder.norm)
 
     @cached_property
     def head(self) -> Map:
         bias = self.model.head.bias
-        return self.product(self.model.head.matrix(self.tokens).detach(), None if bias is None else bias.detach())
+        return self.product(
+            self.model.head.matrix(self.tokens).detach(), None if bias is None else bias.detach()
+        )
 
     @torch.no_grad()
-    def read(self, source: Int[Tensor, "N S"], mask: Bool[Tensor, "N 1 1 S"] | None, cache: Cache) -> None:
+    def read(
+        self, source: Int[Tensor, "N S"], mask: Bool[Tensor, "N 1 1 S"] | None, cache: Cache
+    ) -> None:
         """Encodes the sources; the cache keeps the keys and values that every layer of the decoder makes of them.
 
         Padding has no rows: it would cost as much as real tokens, and only attention needs it to be there.
@@ -94,19 +105,29 @@ class Step:
             x = self.after(layer, x, z if real is None else z[real])
         x = self.model.encoder.norm(x)
         for layer, kept in zip(self.decoder, cache.layers, strict=True):
-            k, v = self.heads(spread(layer.keys_values(x), real, source.numel()), source.shape, 2).unbind()
+            k, v = self.heads(
+                spread(layer.keys_values(x), real, source.numel()), source.shape, 2
+            ).unbind()
             kept.source = k.contiguous(), v.contiguous()
 
     @torch.no_grad()
     def __call__(
-        self, tokens: Int[Tensor, "N W"], mask: Bool[Tensor, "N 1 1 S"] | None, cache: Cache, n_last: int | None = None
+        self,
+        tokens: Int[Tensor, "N W"],
+        mask: Bool[Tensor, "N 1 1 S"] | None,
+        cache: Cache,
+        n_last: int | None = None,
     ) -> Float[Tensor, "N L V"]:
         """The logits after each token, or the last few; `mask` is the source's, which the cache has read."""
         n_rows, n_new = shape = tokens.shape
         begin, end = cache.length, cache.length + n_new
         own_mask = cache.mask(n_new, tokens.device)
         x = self.embedded(
-            self.model.decoder, self.tokens, tokens, cache.positions(n_new, tokens.device), cache.reach(n_new)
+            self.model.decoder,
+            self.tokens,
+            tokens,
+            cache.positions(n_new, tokens.device),
+            cache.reach(n_new),
         )
         slots = cache.room(x, n_rows, self.n_heads, n_new)
         for layer, kept, own in zip(self.decoder, cache.layers, slots.unbind(), strict=True):
@@ -134,24 +155,34 @@ class Step:
         x = layer.add_out(x, z)
         x = x if self.norm_first else layer.norm_self(x)
         if source is not None:
-            q = self.heads(layer.query(layer.norm_cross(x) if self.norm_first else x), shape, 1).select(0, 0)
+            q = self.heads(
+                layer.query(layer.norm_cross(x) if self.norm_first else x), shape, 1
+            ).select(0, 0)
             x = layer.add_cross_out(x, in_rows(F.scaled_dot_product_attention(q, *source, mask)))
             x = x if self.norm_first else layer.norm_cross(x)
         hidden = layer.inner(layer.norm_ff(x) if self.norm_first else x)
-        x = layer.add_outer(x, hidden.relu_() if self.activation is F.relu else self.activation(hidden))
+        x = layer.add_outer(
+            x, hidden.relu_() if self.activation is F.relu else self.activation(hidden)
+        )
         return x if self.norm_first else layer.norm_ff(x)
 
     def embedded(
-        self, stack: Stack, vectors: Float[Tensor, "V D"], ids: Int[Tensor, "N T"], positions: Int[Tensor, "#N T"],
+        self,
+        stack: Stack,
+        vectors: Float[Tensor, "V D"],
+        ids: Int[Tensor, "N T"],
+        positions: Int[Tensor, "#N T"],
         end: int,
-    ) -> Float[Tensor, "R D"]:  # fmt: skip
+    ) -> Float[Tensor, "R D"]:
         x = torch.add(stack.positions(positions, end), F.embedding(ids, vectors), alpha=self.scale)
         if stack.types is not None:
             x = x + stack.types.weight[0]
         normed: Tensor = stack.norm_embedding(x)
         return normed.view(ids.numel(), -1)
 
-    def heads(self, rows: Float[Tensor, "R X"], shape: tuple[int, ...], n_parts: int) -> Float[Tensor, "P N H T K"]:
+    def heads(
+        self, rows: Float[Tensor, "R X"], shape: tuple[int, ...], n_parts: int
+    ) -> Float[Tensor, "P N H T K"]:
         """Rows cut into queries, keys or values, and each of these into heads."""
         return rows.view(*shape, n_parts, self.n_heads, -1).permute(2, 0, 3, 1, 4)
 
@@ -162,9 +193,13 @@ class Step:
         """The weights of a block, in the order in which a step needs them."""
         own, ff, d_model = block.self_attention, block.feed_forward, self.tokens.size(1)
         layer = Layer(
-            norm(block.norm_self), self.product(*parts(own.qkv)), self.addition(*parts(own.out)),
-            norm(block.norm_ff), self.product(*parts(ff.inner)), self.addition(*parts(ff.out)),
-        )  # fmt: skip
+            norm(block.norm_self),
+            self.product(*parts(own.qkv)),
+            self.addition(*parts(own.out)),
+            norm(block.norm_ff),
+            self.product(*parts(ff.inner)),
+            self.addition(*parts(ff.out)),
+        )
         if not hasattr(block, "cross_attention"):
             return layer
         matrix, bias = parts(block.cross_attention.qkv)
@@ -180,7 +215,11 @@ class Step:
         if self.int8:
             return int8_product(matrix, bias)
         columns = laid_out(matrix)
-        return partial(torch.mm, mat2=columns) if bias is None else lambda x: torch.addmm(bias, x, columns)
+        return (
+            partial(torch.mm, mat2=columns)
+            if bias is None
+            else lambda x: torch.addmm(bias, x, columns)
+        )
 
     def addition(self, matrix: Float[Tensor, "Y X"], bias: Float[Tensor, " Y"] | None) -> Add:
         """x + z Wᵀ + b, in the place of x."""
@@ -198,9 +237,15 @@ def in_rows(z: Float[Tensor, "N H T K"]) -> Float[Tensor, "R D"]:
     return z.transpose(1, 2).reshape(z.size(0) * z.size(2), -1)
 
 
-def spread(rows: Float[Tensor, "R X"], places: Int[Tensor, " R"] | None, n_places: int) -> Float[Tensor, "P X"]:
+def spread(
+    rows: Float[Tensor, "R X"], places: Int[Tensor, " R"] | None, n_places: int
+) -> Float[Tensor, "P X"]:
     """The rows of real tokens at their places, with zeros where padding stands."""
-    return rows if places is None else rows.new_zeros(n_places, rows.size(1)).index_copy_(0, places, rows)
+    return (
+        rows
+        if places is None
+        else rows.new_zeros(n_places, rows.size(1)).index_copy_(0, places, rows)
+    )
 
 
 def laid_out(matrix: Float[Tensor, "Y X"]) -> Float[Tensor, "X Y"]:
@@ -213,5 +258,10 @@ def parts(linear: nn.Linear) -> tuple[Tensor, Tensor | None]:
 
 
 def norm(module: nn.LayerNorm) -> Map:
-    shape, weight, bias, eps = module.normalized_shape, module.weight.detach(), module.bias, module.eps
+    shape, weight, bias, eps = (
+        module.normalized_shape,
+        module.weight.detach(),
+        module.bias,
+        module.eps,
+    )
     return lambda x: torch.layer_norm(x, shape, weight, bias, eps)

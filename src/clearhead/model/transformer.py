@@ -31,7 +31,9 @@ class Transformer(nn.Module):
         reads, writes = config.family != "decoder", config.family != "encoder"
         self.tokens = nn.Embedding(config.vocab_size, config.d_model)
         if reads and writes and config.tie != "all":
-            self.source_tokens = nn.Embedding(config.source_vocab_size or config.vocab_size, config.d_model)
+            self.source_tokens = nn.Embedding(
+                config.source_vocab_size or config.vocab_size, config.d_model
+            )
         if reads:
             self.encoder = Stack(config, config.n_encoder_layers)
         if writes:
@@ -55,7 +57,9 @@ class Transformer(nn.Module):
         if target is not None:
             return self.logits(self.decode(target, memory, mask, tap=tap), tap)
         assert memory is not None, "a source, a target or both"
-        return self.classify(memory, mask, tap) if self.config.n_classes else self.logits(memory, tap)
+        return (
+            self.classify(memory, mask, tap) if self.config.n_classes else self.logits(memory, tap)
+        )
 
     def encode(
         self,
@@ -66,7 +70,9 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "B S D"]:
         """What the encoder makes of the source: a vector for each of its tokens."""
         tokens = self.source_tokens if hasattr(self, "source_tokens") else self.tokens
-        memory: Tensor = self.encoder(self.look_up(tokens, source), mask, types=types, tap=tap.into("encoder"))
+        memory: Tensor = self.encoder(
+            self.look_up(tokens, source), mask, types=types, tap=tap.into("encoder")
+        )
         return memory
 
     def decode(
@@ -80,7 +86,12 @@ class Transformer(nn.Module):
         """For each target token, the vector that predicts the next; `mask` is the source's."""
         own = cache.mask(target.size(1), target.device)
         x: Tensor = self.decoder(
-            self.look_up(self.tokens, target), own, memory, mask, cache=cache, tap=tap.into("decoder")
+            self.look_up(self.tokens, target),
+            own,
+            memory,
+            mask,
+            cache=cache,
+            tap=tap.into("decoder"),
         )
         cache.advance(target.size(1))
         return x
@@ -91,7 +102,10 @@ class Transformer(nn.Module):
         return tap("logits", self.head(x, self.tokens.weight))
 
     def classify(
-        self, memory: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"] | None = None, tap: Tap = SILENT
+        self,
+        memory: Float[Tensor, "B S D"],
+        mask: Bool[Tensor, "B 1 1 S"] | None = None,
+        tap: Tap = SILENT,
     ) -> Float[Tensor, "B C"]:
         """A score for every class."""
         return tap.into("encoder")("classes", self.classifier(memory, mask))
@@ -117,14 +131,18 @@ class TokenHead(nn.Module):
 
     def __init__(self, config: ModelConfig, transform: bool) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(config.vocab_size, config.d_model) if config.tie == "none" else None
+        self.tokens = (
+            nn.Embedding(config.vocab_size, config.d_model) if config.tie == "none" else None
+        )
         self.bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.logit_bias else None
         self.dense = nn.Linear(config.d_model, config.d_model) if transform else None
         if transform:
             self.norm = norm(config)
         self.activation = ACTIVATIONS[config.activation]
 
-    def forward(self, x: Float[Tensor, "... D"], tokens: Float[Tensor, "V D"]) -> Float[Tensor, "... V"]:
+    def forward(
+        self, x: Float[Tensor, "... D"], tokens: Float[Tensor, "V D"]
+    ) -> Float[Tensor, "... V"]:
         return F.linear(self.transform(x), self.matrix(tokens), self.bias)
 
     def transform(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
@@ -146,11 +164,17 @@ class ClassifierHead(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.out = nn.Linear(config.d_model, config.n_classes)
 
-    def forward(self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"] | None) -> Float[Tensor, "B C"]:
-        classes: Tensor = self.out(self.dropout(self.dense(self.dropout(self.pool(x, mask))).tanh()))
+    def forward(
+        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"] | None
+    ) -> Float[Tensor, "B C"]:
+        classes: Tensor = self.out(
+            self.dropout(self.dense(self.dropout(self.pool(x, mask))).tanh())
+        )
         return classes
 
-    def pool(self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"] | None) -> Float[Tensor, "B D"]:
+    def pool(
+        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"] | None
+    ) -> Float[Tensor, "B D"]:
         if self.pooling == "first":
             return x[:, 0]
         if mask is None:

@@ -26,11 +26,15 @@ class HeadMap:
     """How much the loss rises, and how much BLEU changes."""
 
     def __str__(self) -> str:
-        lines = [f"as it is: loss {self.loss:.4f}, BLEU {self.bleu:.1f}; change of both without each head:"]
+        lines = [
+            f"as it is: loss {self.loss:.4f}, BLEU {self.bleu:.1f}; change of both without each head:"
+        ]
         parts: dict[str, list[str]] = {}
         for path, (loss, bleu) in self.changes.items():
             parts.setdefault(path.rpartition(".")[0], []).append(f"{loss:+.3f} {bleu:+6.1f}")
-        return "\n".join(lines + [f"{part.ljust(16)}  {'   '.join(cells)}" for part, cells in parts.items()])
+        return "\n".join(
+            lines + [f"{part.ljust(16)}  {'   '.join(cells)}" for part, cells in parts.items()]
+        )
 
 
 @torch.no_grad()
@@ -41,9 +45,13 @@ def ablate_heads(
     model = deepcopy(translator.models[0])
     muted = type(translator)([model], translator.source, translator.target, translator.config)
     loss, bleu = measured(muted, pairs)
-    parts = [(f"{stack}.{layer}.{kind}", getattr(block, f"{kind}_attention").out.weight)
-             for stack in ("encoder", "decoder") for layer, block in enumerate(getattr(model, stack).layers)
-             for kind in ("self", "cross") if hasattr(block, f"{kind}_attention")]  # fmt: skip
+    parts = [
+        (f"{stack}.{layer}.{kind}", getattr(block, f"{kind}_attention").out.weight)
+        for stack in ("encoder", "decoder")
+        for layer, block in enumerate(getattr(model, stack).layers)
+        for kind in ("self", "cross")
+        if hasattr(block, f"{kind}_attention")
+    ]
     n_heads, changes = model.config.n_heads, {}
     for number, (path, weight) in enumerate(parts):
         for head, columns in enumerate(weight.chunk(n_heads, dim=1)):

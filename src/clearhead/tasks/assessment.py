@@ -31,10 +31,15 @@ class Assessment:
     n_texts: int
 
     def __str__(self) -> str:
-        heads = [" · ".join(f"{score.name} {score.value:.1f}" for score in self.scores) + f" · {self.n_texts:,} texts"]
+        heads = [
+            " · ".join(f"{score.name} {score.value:.1f}" for score in self.scores)
+            + f" · {self.n_texts:,} texts"
+        ]
         parts = ["\n".join([*heads, "", *self.table()])]
         if self.confused:
-            parts.append("\n".join(self.matrix() if len(self.labels) <= MOST_COLUMNS else self.pairs()))
+            parts.append(
+                "\n".join(self.matrix() if len(self.labels) <= MOST_COLUMNS else self.pairs())
+            )
         return "\n\n".join(parts)
 
     def table(self) -> Iterator[str]:
@@ -52,7 +57,9 @@ class Assessment:
         names = dict(zip(self.labels, ascii_lowercase, strict=False))
         width = max(map(len, map(short, names)))
         cell = max(4, *(len(f"{count:,}") + 1 for count in self.confused.values()))
-        yield "right ↓  said →".ljust(width + 3) + "".join(f"{letter:>{cell}}" for letter in names.values())
+        yield "right ↓  said →".ljust(width + 3) + "".join(
+            f"{letter:>{cell}}" for letter in names.values()
+        )
         for right, letter in names.items():
             counts = (self.confused.get((right, other), 0) for other in names)
             row = "".join(f"{f'{count:,}' if count else '·':>{cell}}" for count in counts)
@@ -83,16 +90,26 @@ def assess(classifier: Classifier, examples: Sequence[Labelled]) -> Assessment:
     for name, factor in (("calibration error before", 1.0), ("after", temperature)):
         error = metrics.calibration_error(*confidences(classifier, scores / factor, right))
         errors.append(Score(name, error.value, error.signature))
-    exact = metrics.accuracy([frozenset(each) for each in found], [frozenset(each) for each in right])
-    main = (Score("all labels right", exact.value), *micro_f1(found, right)) if several else (exact,)
-    confused = {} if several else metrics.confusion([each[0] for each in found], [each[0] for each in right])
+    exact = metrics.accuracy(
+        [frozenset(each) for each in found], [frozenset(each) for each in right]
+    )
+    main = (
+        (Score("all labels right", exact.value), *micro_f1(found, right)) if several else (exact,)
+    )
+    confused = (
+        {}
+        if several
+        else metrics.confusion([each[0] for each in found], [each[0] for each in right])
+    )
     return Assessment((*main, metrics.mean_f1(labels), *errors), labels, confused, len(examples))
 
 
 def micro_f1(found: Sequence[tuple[str, ...]], right: Sequence[tuple[str, ...]]) -> tuple[Score]:
     """F1 over all labels of all texts together."""
     hits = sum(len(set(said) & set(true)) for said, true in zip(found, right, strict=True))
-    return (Score("micro F1", metrics.share(2 * hits, sum(map(len, found)) + sum(map(len, right)))),)
+    return (
+        Score("micro F1", metrics.share(2 * hits, sum(map(len, found)) + sum(map(len, right)))),
+    )
 
 
 def confidences(

@@ -16,7 +16,8 @@ def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
     validations = [line for line in folder.log.lines() if line["kind"] == "validation"]
     model, last = config.model, validations[-1]
     layers = {"encoder-decoder": f"{model.n_encoder_layers} + {model.n_decoder_layers}"}.get(
-        model.family, str(model.n_encoder_layers if model.family == "encoder" else model.n_decoder_layers)
+        model.family,
+        str(model.n_encoder_layers if model.family == "encoder" else model.n_decoder_layers),
     )
     lines = [
         f"# {folder.path.name}",
@@ -36,7 +37,11 @@ def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
         "",
         "## Validated on",
         *(f"- {described(folder.path / file)}" for file in config.data.validation_files),
-        *([] if config.data.validation_files else [f"- {config.data.validation_share:.0%} of the examples, held out"]),
+        *(
+            []
+            if config.data.validation_files
+            else [f"- {config.data.validation_share:.0%} of the examples, held out"]
+        ),
         f"- loss {last['loss']:.4f}, perplexity {last['perplexity']:.2f} after the last update",
         *(f"- {name}: {measured(last, score)}" for name, score in chosen.scores.items()),
         f"- in use: {chosen.weights}",

@@ -33,7 +33,9 @@ class ChatTask:
     def texts(self, example: Conversation) -> tuple[str, ...]:
         return example.turns
 
-    def settled(self, config: Config, tokenizers: Tokenizers, examples: Iterable[Conversation]) -> Config:
+    def settled(
+        self, config: Config, tokenizers: Tokenizers, examples: Iterable[Conversation]
+    ) -> Config:
         """Questions with one answer each are for an encoder and a decoder, longer conversations for a decoder."""
         source, target = tokenizers
         family = config.model.family
@@ -59,7 +61,9 @@ class ChatTask:
     def loss(self, config: Config) -> Loss:
         return next_token_loss(config.train.label_smoothing, config.train.word_dropout)
 
-    def judge(self, examples: list[Conversation], store: Store, tokenizers: Tokenizers, config: Config) -> Judge:
+    def judge(
+        self, examples: list[Conversation], store: Store, tokenizers: Tokenizers, config: Config
+    ) -> Judge:
         some = [each.turns[:-1] for each in examples[:N_SAMPLES]]
 
         def sampled(model: Transformer) -> Samples:

@@ -47,12 +47,17 @@ class Reply:
 class Chatbot:
     """A model that answers, and one conversation with it; `answer` serves any number of others."""
 
-    def __init__(self, model: Transformer, source: Tokenizer, target: Tokenizer, config: Config) -> None:
+    def __init__(
+        self, model: Transformer, source: Tokenizer, target: Tokenizer, config: Config
+    ) -> None:
         self.model, self.source, self.target, self.config = model, source, target, config
         self.step = Step(model)
         self.reads_question = config.model.family == "encoder-decoder"
         learned = config.model.positions == "learned"
-        self.limit = min(config.data.max_length, config.model.max_positions - 2 if learned else config.data.max_length)
+        self.limit = min(
+            config.data.max_length,
+            config.model.max_positions - 2 if learned else config.data.max_length,
+        )
         self.blocked = tuple(set(range(len(target.vocabulary.specials))) - {target.end})
         self.turns: list[str] = []
         """What was said so far, by the user and the bot in turn."""
@@ -101,7 +106,9 @@ class Chatbot:
     def undo(self) -> str:
         """Take back the last turn and its reply; the answer is what the user had said."""
         if not self.turns:
-            raise TextError("There is no reply to take back: nothing was said yet.\nSay something first.")
+            raise TextError(
+                "There is no reply to take back: nothing was said yet.\nSay something first."
+            )
         text = self.turns[-2]
         del self.turns[-2:]
         return text
@@ -131,17 +138,25 @@ class Chatbot:
         tokens = tuple(self.target.tokens(found.ids))
         return Reply(turns[-1], "".join(pieces), tokens, found.log_probs, asked.seed, notes)
 
-    def context(self, turns: Sequence[str], options: DecodeConfig) -> tuple[list[int], tuple[str, ...]]:
+    def context(
+        self, turns: Sequence[str], options: DecodeConfig
+    ) -> tuple[list[int], tuple[str, ...]]:
         """As much of the conversation as the model can read and still answer, from the newest turn on; what it lacks.
 
         A model that was trained on questions and answers reads the last turn alone.
         """
-        room = self.limit if self.reads_question else self.limit - min(options.max_length or LENGTH, self.limit // 2)
+        room = (
+            self.limit
+            if self.reads_question
+            else self.limit - min(options.max_length or LENGTH, self.limit // 2)
+        )
         kept, notes = list(turns[-1:] if self.reads_question else turns), []
         while len(ids := self.read(kept)) > room and len(kept) > 1:
             del kept[:2]
         if n_left_out := 0 if self.reads_question else len(turns) - len(kept):
-            notes.append(f"the conversation is long: its first {n_left_out} turns are no longer read")
+            notes.append(
+                f"the conversation is long: its first {n_left_out} turns are no longer read"
+            )
         if len(ids) > room:
             notes.append(f"the message has {len(ids):,} tokens: only the last {room} are read")
             ids = self.read(kept, room)
@@ -157,7 +172,12 @@ class Chatbot:
         return [self.target.start, user, *words, self.target.bot]
 
     def look(
-        self, text: str, target: str | None = None, edit: Asked = None, before: Sequence[str] = (), **options: Any
+        self,
+        text: str,
+        target: str | None = None,
+        edit: Asked = None,
+        before: Sequence[str] = (),
+        **options: Any,
     ) -> Look:
         """Every number behind the reply to a message, or behind a given one, after the turns `before` it.
 
@@ -166,15 +186,26 @@ class Chatbot:
         asked = self.config.decode.but(**options)
         asked = asked.but(beam=1, n_best=1, max_length=asked.max_length or LENGTH)
         return look_at_writing(
-            self.model, (self.source, self.target), text, lambda text: self.context([*before, text], asked)[0], asked,
-            task="chat", target=None if target is None else self.target.encode(target), edit=edit, blocked=self.blocked,
-        )  # fmt: skip
+            self.model,
+            (self.source, self.target),
+            text,
+            lambda text: self.context([*before, text], asked)[0],
+            asked,
+            task="chat",
+            target=None if target is None else self.target.encode(target),
+            edit=edit,
+            blocked=self.blocked,
+        )
 
     def perplexity(self, conversations: Iterable[Sequence[str]]) -> Perplexity:
         """How surprised the model is by what the bot says in conversations, each an alternation of user and bot."""
         examples = [Conversation(tuple(turns)) for turns in conversations]
         with TemporaryDirectory() as cache:
-            store = prepare(Path(cache), examples, chat_encoding((self.source, self.target), self.config))
+            store = prepare(
+                Path(cache), examples, chat_encoding((self.source, self.target), self.config)
+            )
             nats, n_tokens = total_loss(self.model, chat_batches(store, self.config).fixed())
         judged = [each.turns[-1:] if self.reads_question else each.turns[1::2] for each in examples]
-        return Perplexity(nats, n_tokens, sum(len(turn.encode()) + 1 for turns in judged for turn in turns))
+        return Perplexity(
+            nats, n_tokens, sum(len(turn.encode()) + 1 for turns in judged for turn in turns)
+        )

@@ -37,7 +37,9 @@ class ClassificationTask:
     def texts(self, example: Labelled) -> tuple[str, ...]:
         return (example.text,)
 
-    def settled(self, config: Config, tokenizers: Tokenizers, examples: Iterable[Labelled]) -> Config:
+    def settled(
+        self, config: Config, tokenizers: Tokenizers, examples: Iterable[Labelled]
+    ) -> Config:
         """The settings that follow from the labels."""
         counts, several, n_texts = Counter[str](), config.labels.several, 0
         for example in examples:
@@ -49,7 +51,11 @@ class ClassificationTask:
         labels: dict[str, Any] = {"names": names, "several": several}
         if config.labels.balance and not config.labels.weights:
             labels["weights"] = tuple(counts.total() / len(names) / counts[name] for name in names)
-        model = {"family": "encoder", "vocab_size": tokenizers[1].vocab_size, "n_classes": len(names)}
+        model = {
+            "family": "encoder",
+            "vocab_size": tokenizers[1].vocab_size,
+            "n_classes": len(names),
+        }
         return config.but(
             model=config.model.but(**model),
             labels=config.labels.but(**labels),
@@ -70,7 +76,9 @@ class ClassificationTask:
         train, labels = config.train, config.labels
         return label_loss(train.label_smoothing, labels.several, train.word_dropout, labels.weights)
 
-    def judge(self, examples: list[Labelled], store: Store, tokenizers: Tokenizers, config: Config) -> Judge:
+    def judge(
+        self, examples: list[Labelled], store: Store, tokenizers: Tokenizers, config: Config
+    ) -> Judge:
         return ClassificationJudge(examples, self.batches(store, tokenizers, config), config)
 
 
@@ -98,19 +106,27 @@ class ClassificationJudge:
 
     effort = 1.0
 
-    def __init__(self, examples: list[Labelled], batches: Batches[LabelBatch], config: Config) -> None:
+    def __init__(
+        self, examples: list[Labelled], batches: Batches[LabelBatch], config: Config
+    ) -> None:
         self.examples, self.batches, self.labels = examples, batches, config.labels
         self.name = "macro F1" if config.labels.several else "accuracy"
 
     @torch.no_grad()
     def loss(self, model: Transformer) -> float:
         device = model.tokens.weight.device
-        losses = [label_loss(several=self.labels.several)(model, batch.to(device)) for batch in self.batches.fixed()]
+        losses = [
+            label_loss(several=self.labels.several)(model, batch.to(device))
+            for batch in self.batches.fixed()
+        ]
         return sum(float(loss) for loss, _ in losses) / sum(n for _, n in losses)
 
     def score(self, model: Transformer, whole: bool) -> float | None:  # noqa: ARG002
         scores, right = self.scored(model)
-        answers, truth = said(scores, self.labels.several), [tuple(row.nonzero()[:, 0].tolist()) for row in right]
+        answers, truth = (
+            said(scores, self.labels.several),
+            [tuple(row.nonzero()[:, 0].tolist()) for row in right],
+        )
         if self.labels.several:
             return metrics.mean_f1(metrics.per_label(answers, truth)).value
         return metrics.accuracy(answers, truth).value

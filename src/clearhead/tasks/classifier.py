@@ -60,7 +60,10 @@ class Classifier:
         self.model, self.tokenizer, self.config = model, tokenizer, config
         self.labels = config.labels.names
         learned = config.model.positions == "learned"
-        self.limit = min(config.data.max_length, config.model.max_positions - 1 if learned else config.data.max_length)
+        self.limit = min(
+            config.data.max_length,
+            config.model.max_positions - 1 if learned else config.data.max_length,
+        )
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu") -> "Classifier":
@@ -92,7 +95,9 @@ class Classifier:
         """The same for texts that come some at a time: no answer waits for the next chunk."""
         for chunk in chunks:
             rows = self.tokenizer.encode_batch(list(chunk))
-            scores = self.scores([row[: self.limit] for row in rows]) / self.config.labels.temperature
+            scores = (
+                self.scores([row[: self.limit] for row in rows]) / self.config.labels.temperature
+            )
             labels = said(scores, self.config.labels.several)
             found = probabilities(scores, self.config.labels.several)
             for text, row, label, each in zip(chunk, rows, labels, found, strict=True):
@@ -108,15 +113,25 @@ class Classifier:
         """Every number behind a classification."""
         tokenizer = self.tokenizer
         return look_at_reading(
-            self.model, tokenizer, text, lambda text: [*tokenizer.encode(text)[: self.limit], tokenizer.end],
-            task="classification", edit=edit, classes=self.labels, several=self.config.labels.several,
+            self.model,
+            tokenizer,
+            text,
+            lambda text: [*tokenizer.encode(text)[: self.limit], tokenizer.end],
+            task="classification",
+            edit=edit,
+            classes=self.labels,
+            several=self.config.labels.several,
             temperature=self.config.labels.temperature,
-        )  # fmt: skip
+        )
 
     def notes(self, text: str, n_tokens: int) -> tuple[str, ...]:
         if not text.strip():
             return ("the text is empty",)
-        return (f"only the first {self.limit} of {n_tokens:,} tokens were read",) if n_tokens > self.limit else ()
+        return (
+            (f"only the first {self.limit} of {n_tokens:,} tokens were read",)
+            if n_tokens > self.limit
+            else ()
+        )
 
     @torch.no_grad()
     def scores(self, rows: Sequence[Sequence[int]]) -> Float[Tensor, "N C"]:
@@ -141,15 +156,24 @@ def probabilities(scores: Float[Tensor, "N C"], several: bool) -> Float[Tensor, 
 
 def said(scores: Float[Tensor, "N C"], several: bool) -> list[tuple[int, ...]]:
     """The labels that scores speak for, the likeliest first; dividing all scores by one number changes none of them."""
-    best, order = scores.max(dim=-1, keepdim=True).values, scores.argsort(dim=-1, descending=True, stable=True)
-    chosen = (scores > 0) | (scores == best) if several else torch.zeros_like(scores).scatter(1, order[:, :1], 1.0) > 0
+    best, order = (
+        scores.max(dim=-1, keepdim=True).values,
+        scores.argsort(dim=-1, descending=True, stable=True),
+    )
+    chosen = (
+        (scores > 0) | (scores == best)
+        if several
+        else torch.zeros_like(scores).scatter(1, order[:, :1], 1.0) > 0
+    )
     return [
         tuple(number for number in row if marks[number])
         for row, marks in zip(order.tolist(), chosen.tolist(), strict=True)
     ]
 
 
-def fitted_temperature(scores: Float[Tensor, "N C"], right: Bool[Tensor, "N C"], several: bool) -> float:
+def fitted_temperature(
+    scores: Float[Tensor, "N C"], right: Bool[Tensor, "N C"], several: bool
+) -> float:
     """What to divide scores by so that the right labels are likeliest: the loss has one minimum, found by bisection.
 
     Few texts prove little, so no answer is taken as certain: of n texts, each counts as right n + 1 times out of n + 2.
@@ -160,7 +184,11 @@ def fitted_temperature(scores: Float[Tensor, "N C"], right: Bool[Tensor, "N C"],
     def slope(log_temperature: float) -> float:
         at = torch.tensor(log_temperature, dtype=torch.float64, requires_grad=True)
         scaled = scores.double() / at.exp()
-        loss = F.binary_cross_entropy_with_logits(scaled, labels) if several else F.cross_entropy(scaled, labels)
+        loss = (
+            F.binary_cross_entropy_with_logits(scaled, labels)
+            if several
+            else F.cross_entropy(scaled, labels)
+        )
         return float(torch.autograd.grad(loss, at)[0])
 
     low, high = torch.tensor(TEMPERATURES).log().tolist()

@@ -23,14 +23,18 @@ DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
     "writing": {
         "model": {"norm": "pre", "init": "small"},
         "tokenizer": {"method": "bytes"},
-        "data": {"max_length": 1_000_000},  # a line of any length is text; windows are cut elsewhere
+        "data": {
+            "max_length": 1_000_000
+        },  # a line of any length is text; windows are cut elsewhere
         "train": {"label_smoothing": 0.0},
         "decode": {"beam": 1, "temperature": 0.8, "min_p": 0.05, "max_length": 200, "guard": False},
     },
 }
 
 
-FINE_TUNING: dict[str, dict[str, Any]] = {"train": {"learning_rate": 1e-3, "muon_learning_rate": 0.005}}
+FINE_TUNING: dict[str, dict[str, Any]] = {
+    "train": {"learning_rate": 1e-3, "muon_learning_rate": 0.005}
+}
 """Smaller steps, whatever the task, for weights that another run has learned."""
 
 
@@ -39,5 +43,7 @@ def with_defaults(config: Config) -> Config:
     for chosen in ([FINE_TUNING] if config.train.start else []) + [DEFAULTS.get(config.task, {})]:
         for section, values in chosen.items():
             given = getattr(config, section)
-            config = config.but(**{section: given.but(**(values | given.model_dump(exclude_unset=True)))})
+            config = config.but(
+                **{section: given.but(**(values | given.model_dump(exclude_unset=True)))}
+            )
     return config

@@ -67,20 +67,28 @@ class Filler:
         parts, row = GAP.split(text), self.read(text)
         scores = self.model(torch.tensor([row], device=self.model.tokens.weight.device))[0].cpu()
         places = [place for place, token in enumerate(row) if token == self.tokenizer.mask]
-        return Filling(text, tuple(
-            self.candidates(scores[place].softmax(dim=-1).tolist(), before, n_best)
-            for place, before in zip(places, parts, strict=False)
-        ))  # fmt: skip
+        return Filling(
+            text,
+            tuple(
+                self.candidates(scores[place].softmax(dim=-1).tolist(), before, n_best)
+                for place, before in zip(places, parts, strict=False)
+            ),
+        )
 
     def look(self, text: str, edit: Asked = None) -> Look:
         """Every number behind what fits the gaps of a text."""
-        return look_at_reading(self.model, self.tokenizer, text, self.read, task="pretraining", edit=edit)
+        return look_at_reading(
+            self.model, self.tokenizer, text, self.read, task="pretraining", edit=edit
+        )
 
     def read(self, text: str) -> list[int]:
         """The text as the model reads it, a mask in every gap."""
         parts = GAP.split(text)
         ids = [self.ids(part, number) for number, part in enumerate(parts)]
-        row = [*[token for part in ids for token in [*part, self.tokenizer.mask]][:-1], self.tokenizer.end]
+        row = [
+            *[token for part in ids for token in [*part, self.tokenizer.mask]][:-1],
+            self.tokenizer.end,
+        ]
         self.refuse(text, len(parts) - 1, len(row))
         return row
 
@@ -94,14 +102,18 @@ class Filler:
 
     def refuse(self, text: str, n_gaps: int, n_tokens: int) -> None:
         if not n_gaps:
-            raise TextError(f"There is no gap to fill in {shown(text, 60)}.\nMark it with underscores: ____")
+            raise TextError(
+                f"There is no gap to fill in {shown(text, 60)}.\nMark it with underscores: ____"
+            )
         if n_tokens > self.config.data.window:
             raise TextError(
                 f"A text of {n_tokens:,} tokens is longer than the {self.config.data.window} that the model was "
                 f"trained on.\nGive a shorter one."
             )
 
-    def candidates(self, probabilities: Sequence[float], before: str, n_best: int) -> tuple[Candidate, ...]:
+    def candidates(
+        self, probabilities: Sequence[float], before: str, n_best: int
+    ) -> tuple[Candidate, ...]:
         """The likeliest tokens that are words, or pieces of one where the gap stands right after a letter."""
         spaced = before.endswith(" ") or (not before and self.tokenizer.spaced)
         found = []

@@ -49,7 +49,9 @@ def probes(batches: Batches[Any], family: str) -> list[Probe]:
 def sides(batch: Any, row: int, family: str) -> tuple[list[int], list[int]]:
     """What the encoder and the decoder read in a row of a batch."""
     names = "source", "target_in"
-    source, target = (real(getattr(batch, name)[row]) if name in vars(batch) else [] for name in names)
+    source, target = (
+        real(getattr(batch, name)[row]) if name in vars(batch) else [] for name in names
+    )
     return (source or target, []) if family == "encoder" else (source, target)
 
 

@@ -24,7 +24,17 @@ from clearhead.tasks.filming import Camera
 from clearhead.tasks.inherit import inherit, like, started_from
 from clearhead.tasks.split import split
 from clearhead.text import Tokenizer
-from clearhead.train import Chosen, Correction, Job, Judge, Loss, Report, joined_ranks, stop_on_signals, train
+from clearhead.train import (
+    Chosen,
+    Correction,
+    Job,
+    Judge,
+    Loss,
+    Report,
+    joined_ranks,
+    stop_on_signals,
+    train,
+)
 from clearhead.train.allocator import keep_freed_memory
 from clearhead.train.plan import Plan, parse_budget, planned
 from clearhead.train.report import Validation
@@ -46,13 +56,17 @@ class Task(Protocol):
     name: str
 
     def read(self, paths: Iterable[Path]) -> Iterable[Any]: ...
-    def settled(self, config: Config, tokenizers: Tokenizers, examples: Iterable[Any]) -> Config: ...
+    def settled(
+        self, config: Config, tokenizers: Tokenizers, examples: Iterable[Any]
+    ) -> Config: ...
     def texts(self, example: Any) -> tuple[str, ...]: ...
     def encoding(self, tokenizers: Tokenizers, config: Config) -> Encoding: ...
     def predictions(self, store: Store, config: Config) -> int: ...
     def batches(self, store: Store, tokenizers: Tokenizers, config: Config) -> Batches[Any]: ...
     def loss(self, config: Config) -> Loss: ...
-    def judge(self, examples: list[Any], store: Store, tokenizers: Tokenizers, config: Config) -> Judge: ...
+    def judge(
+        self, examples: list[Any], store: Store, tokenizers: Tokenizers, config: Config
+    ) -> Judge: ...
 
 
 @runtime_checkable
@@ -62,7 +76,9 @@ class Calibrating(Protocol):
     def calibrated(self, model: Transformer, config: Config) -> Config: ...
 
 
-def fit(task: Task, config: Config, into: Path, progress: Progress = lambda *_: None) -> Iterator[Plan | Report]:
+def fit(
+    task: Task, config: Config, into: Path, progress: Progress = lambda *_: None
+) -> Iterator[Plan | Report]:
     """Train to the end, or go on where a run in this folder stopped: first the plan, then the reports."""
     begin = time.monotonic()
     keep_freed_memory()
@@ -127,7 +143,9 @@ class Corpus:
         """The examples in the files that the settings name, seen from the run folder."""
         examples = task.read([Path(os.path.relpath(folder / file)) for file in config.data.files])
         if config.data.validation_files:
-            validation = task.read([Path(os.path.relpath(folder / file)) for file in config.data.validation_files])
+            validation = task.read(
+                [Path(os.path.relpath(folder / file)) for file in config.data.validation_files]
+            )
             return cls(task, config, examples, examples, validation, progress)
         n_examples = sum(1 for _ in told(examples, "reading", None, progress))
         return cls(task, config, examples, *split(examples, n_examples, config.data), progress)
@@ -141,15 +159,23 @@ class Corpus:
 
     def learned(self, sides: slice) -> Tokenizer:
         texts = (text for example in self.training for text in self.task.texts(example)[sides])
-        return Tokenizer.learn(told(texts, "learning tokens", None, self.progress), self.config.tokenizer)
+        return Tokenizer.learn(
+            told(texts, "learning tokens", None, self.progress), self.config.tokenizer
+        )
 
     def train(self, tokenizers: Tokenizers) -> Store:
         return self.store(self.training, tokenizers, self.config.data.max_length)
 
-    def store(self, examples: Iterable[Any], tokenizers: Tokenizers, max_length: int | None) -> Store:
+    def store(
+        self, examples: Iterable[Any], tokenizers: Tokenizers, max_length: int | None
+    ) -> Store:
         encoding = self.task.encoding(tokenizers, self.config)
         return prepare(
-            cache_folder(), examples, encoding, max_length, lambda done, total: self.progress("tokenising", done, total)
+            cache_folder(),
+            examples,
+            encoding,
+            max_length,
+            lambda done, total: self.progress("tokenising", done, total),
         )
 
     def judge(self, tokenizers: Tokenizers) -> Judge:
@@ -160,7 +186,9 @@ class Corpus:
 def create(task: Task, config: Config, into: Path, progress: Progress, world: int) -> None:
     """Make a new run folder: learn the tokenizers and choose all that the settings leave open."""
     if not config.data.files:
-        raise ConfigError("There is nothing to learn from: data.files is empty.\nName the training files.")
+        raise ConfigError(
+            "There is nothing to learn from: data.files is empty.\nName the training files."
+        )
     base = started_from(config, into)
     config = with_defaults((like(base, config) if base else config).but(task=task.name))
     corpus = Corpus.of(task, config, into, progress)
@@ -169,13 +197,25 @@ def create(task: Task, config: Config, into: Path, progress: Progress, world: in
     store = replace(corpus, config=config).train(tokenizers)
     progress("measuring this machine", 0, None)
     plan = planned(
-        config, parse_budget(config.train.budget), n_tokens=task.predictions(store, config), loss=task.loss(config),
-        batches=lambda size: task.batches(store, tokenizers, config.but(data=config.data.but(batch_tokens=size))),
+        config,
+        parse_budget(config.train.budget),
+        n_tokens=task.predictions(store, config),
+        loss=task.loss(config),
+        batches=lambda size: task.batches(
+            store, tokenizers, config.but(data=config.data.but(batch_tokens=size))
+        ),
         world=world,
-    )  # fmt: skip
+    )
     source, target = tokenizers
     folder = RunFolder.create(into, plan.config, target, None if source is target else source)
-    folder.log.write({"kind": "plan", "reasons": plan.reasons, "seconds": plan.seconds, "examples": store.fingerprint})
+    folder.log.write(
+        {
+            "kind": "plan",
+            "reasons": plan.reasons,
+            "seconds": plan.seconds,
+            "examples": store.fingerprint,
+        }
+    )
 
 
 def continued(stored: Config, given: Config, folder: RunFolder) -> Config:
@@ -183,10 +223,17 @@ def continued(stored: Config, given: Config, folder: RunFolder) -> Config:
     changes: dict[str, Any] = {}
     for section in SECTIONS:
         for name in getattr(given, section).model_fields_set:
-            before, now = getattr(getattr(stored, section), name), getattr(getattr(given, section), name)
+            before, now = (
+                getattr(getattr(stored, section), name),
+                getattr(getattr(given, section), name),
+            )
             if before == now or section == "decode":
                 continue
-            if section != "train" or name not in MAY_CHANGE or (name == "budget" and not are_times(before, now)):
+            if (
+                section != "train"
+                or name not in MAY_CHANGE
+                or (name == "budget" and not are_times(before, now))
+            ):
                 raise ConfigError(
                     f"{folder.path} was begun with {section}.{name} = {before}, and {now} would make it another run.\n"
                     f"Leave the setting out to go on, or begin anew with another --into."
@@ -204,7 +251,9 @@ def plan_in(folder: RunFolder, config: Config) -> Plan:
     """The plan that the folder was made with; one cut short as it was made may have no reasons left."""
     assert config.train.max_steps is not None, "a plan knows how many"
     line: dict[str, Any] = next((line for line in folder.log.lines() if line["kind"] == "plan"), {})
-    seconds = parse_budget(config.train.budget).seconds if line.get("seconds", 0) is not None else None
+    seconds = (
+        parse_budget(config.train.budget).seconds if line.get("seconds", 0) is not None else None
+    )
     return Plan(config, config.train.max_steps, seconds, tuple(line.get("reasons", ())))
 
 

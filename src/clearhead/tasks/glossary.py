@@ -17,7 +17,11 @@ PATTERNS: dict[str, re.Pattern[str]] = {
 
 def required_terms(text: str, glossary: Mapping[str, str], protect: Sequence[str]) -> list[str]:
     """The target terms that the translation of this text must hold."""
-    terms = [target for source, target in glossary.items() if re.search(rf"(?<!\w){re.escape(source)}(?!\w)", text)]
+    terms = [
+        target
+        for source, target in glossary.items()
+        if re.search(rf"(?<!\w){re.escape(source)}(?!\w)", text)
+    ]
     for kind in protect:
         if kind not in PATTERNS:
             raise ConfigError(f"protect = {kind} is not known.\nThere are: {', '.join(PATTERNS)}.")

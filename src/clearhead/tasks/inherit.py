@@ -37,7 +37,11 @@ class Inherited(Report):
     def __str__(self) -> str:
         parts = {"taken": self.taken, "left": self.left, "new": self.new}
         told = "; ".join(f"{len(names)} {what}{places(names)}" for what, names in parts.items())
-        others = "" if self.known_tokens == 1 else f"; {self.known_tokens:.0%} of the tokens keep their vectors"
+        others = (
+            ""
+            if self.known_tokens == 1
+            else f"; {self.known_tokens:.0%} of the tokens keep their vectors"
+        )
         return f"Weights from {self.run}: {told}{others}."
 
 
@@ -48,14 +52,20 @@ def places(names: Iterable[str]) -> str:
 
 def started_from(config: Config, into: Path) -> RunFolder | None:
     """The run that a new one begins with, if there is one."""
-    return RunFolder.open(Path(os.path.relpath(into / config.train.start))) if config.train.start else None
+    return (
+        RunFolder.open(Path(os.path.relpath(into / config.train.start)))
+        if config.train.start
+        else None
+    )
 
 
 def like(base: RunFolder, config: Config) -> Config:
     """The settings with the shape and the tokenizer of the other run; another tokenizer must be asked for."""
     theirs = base.config()
     shape = {name: value for name, value in theirs.model.model_dump().items() if name not in OWN}
-    config = config.but(model=config.model.but(**(shape | config.model.model_dump(exclude_unset=True))))
+    config = config.but(
+        model=config.model.but(**(shape | config.model.model_dump(exclude_unset=True)))
+    )
     if config.train.new_vectors:
         return config
     for name, value in config.tokenizer.model_dump(exclude_unset=True).items():
@@ -70,20 +80,31 @@ def like(base: RunFolder, config: Config) -> Config:
 
 
 @torch.no_grad()
-def inherit(model: Transformer, base: RunFolder, tokenizers: tuple[Tokenizer, Tokenizer]) -> Inherited:
+def inherit(
+    model: Transformer, base: RunFolder, tokenizers: tuple[Tokenizer, Tokenizer]
+) -> Inherited:
     """Take over every weight of the other run with the same name and shape here, and the vectors of known tokens."""
     if not base.has_weights():
-        raise FolderError(f"{base.path} has no weights yet.\nTrain it to its end with: clearhead train {base.path}")
+        raise FolderError(
+            f"{base.path} has no weights yet.\nTrain it to its end with: clearhead train {base.path}"
+        )
     theirs, ours = base.model().state_dict(), model.state_dict()
     taken, known = [], 1.0
     for name, weight in ours.items():
         side = 0 if name.startswith("source") else 1
-        own, other = tokenizers[side], base.tokenizers()[side] if name in PER_TOKEN else tokenizers[side]
+        own, other = (
+            tokenizers[side],
+            base.tokenizers()[side] if name in PER_TOKEN else tokenizers[side],
+        )
         if name not in theirs or theirs[name].shape[1:] != weight.shape[1:]:
             continue
         if own.fingerprint != other.fingerprint:
             ids = other.vocabulary.ids()
-            both = [(here, ids[token]) for here, token in enumerate(own.vocabulary.tokens) if token in ids]
+            both = [
+                (here, ids[token])
+                for here, token in enumerate(own.vocabulary.tokens)
+                if token in ids
+            ]
             here, there = zip(*both, strict=True)
             weight[list(here)] = theirs[name][list(there)].to(weight)
             known = min(known, len(both) / len(weight))
@@ -93,6 +114,8 @@ def inherit(model: Transformer, base: RunFolder, tokenizers: tuple[Tokenizer, To
             continue
         taken.append(name)
     if not taken:
-        raise ConfigError(f"Nothing in {base.path} fits this model.\nLeave out the settings that change its shape.")
+        raise ConfigError(
+            f"Nothing in {base.path} fits this model.\nLeave out the settings that change its shape."
+        )
     left, new = sorted(theirs.keys() - set(taken)), sorted(ours.keys() - set(taken))
     return Inherited(0, str(base.path), tuple(taken), tuple(left), tuple(new), known)

@@ -15,7 +15,9 @@ class LossJudge:
     name = "loss"
     effort = 1.0
 
-    def __init__(self, batches: Batches[TextBatch], sampled: Callable[[Transformer], Samples]) -> None:
+    def __init__(
+        self, batches: Batches[TextBatch], sampled: Callable[[Transformer], Samples]
+    ) -> None:
         self.batches, self.samples = batches, sampled
 
     def loss(self, model: Transformer) -> float:

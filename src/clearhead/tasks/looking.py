@@ -38,21 +38,38 @@ def look_at_writing(
     """
     edits = edits_of(edit, model.config)
     source = encode(edits.swapped(text))
-    found, beam = written(model, tokenizers[1], source, options, edits, search) if target is None else (None, None)
+    found, beam = (
+        written(model, tokenizers[1], source, options, edits, search)
+        if target is None
+        else (None, None)
+    )
     ids = list(found.ids if found else target or ())
     end = [search.get("end", tokenizers[1].end)] if found is None or found.finished else []
     reads = model.config.family == "encoder-decoder"
     context = [search.get("start", tokenizers[1].start)] if reads or not source else list(source)
     whole = [*context, *ids, *end]
     encoder, decoder = (list(source) if reads else []), whole[:-1]
-    sides = [(ids, tokenizer.tokens, len(tokenizer.vocabulary.specials))
-             for ids, tokenizer in ((encoder, tokenizers[0]), (whole, tokenizers[1]))]  # fmt: skip
+    sides = [
+        (ids, tokenizer.tokens, len(tokenizer.vocabulary.specials))
+        for ids, tokenizer in ((encoder, tokenizers[0]), (whole, tokenizers[1]))
+    ]
     read, both = (tokens(*side) for side in sides)
     look = Look(
-        model, task, edits.swapped(text), (decoded or tokenizers[1].decode)(ids), read, both[:-1], both[1:],
-        replayed(model, encoder, decoder, edits.taps), tokenizers[1].tokens, n_given=len(context) - 1, beam=beam,
-        edits=edits.names, taps=edits.taps, notes=() if found is None else found.notes,
-    )  # fmt: skip
+        model,
+        task,
+        edits.swapped(text),
+        (decoded or tokenizers[1].decode)(ids),
+        read,
+        both[:-1],
+        both[1:],
+        replayed(model, encoder, decoder, edits.taps),
+        tokenizers[1].tokens,
+        n_given=len(context) - 1,
+        beam=beam,
+        edits=edits.names,
+        taps=edits.taps,
+        notes=() if found is None else found.notes,
+    )
     if not edits:
         return look
     same = {"task": task, "target": target, "decoded": decoded, **search}
@@ -60,9 +77,13 @@ def look_at_writing(
 
 
 def written(
-    model: Transformer, tokenizer: Tokenizer, source: Sequence[int], options: DecodeConfig, edits: Edits,
+    model: Transformer,
+    tokenizer: Tokenizer,
+    source: Sequence[int],
+    options: DecodeConfig,
+    edits: Edits,
     search: Mapping[str, Any],
-) -> tuple[Hypothesis, Search | None]:  # fmt: skip
+) -> tuple[Hypothesis, Search | None]:
     """The output, and the search that found it."""
     record: Record = {}
     tap = Trace(edits.taps) if edits.taps else None
@@ -78,18 +99,36 @@ def written(
 
 
 def look_at_reading(
-    model: Transformer, tokenizer: Tokenizer, text: str, encode: Encode, *, task: str, edit: Asked = None,
+    model: Transformer,
+    tokenizer: Tokenizer,
+    text: str,
+    encode: Encode,
+    *,
+    task: str,
+    edit: Asked = None,
     **of_classes: Any,
-) -> Look:  # fmt: skip
+) -> Look:
     """A look at an encoder that classifies its text, or fills in what is masked in it."""
     edits = edits_of(edit, model.config)
     source = encode(edits.swapped(text))
     read = tokens(list(source), tokenizer.tokens, len(tokenizer.vocabulary.specials))
     look = Look(
-        model, task, edits.swapped(text), "", read, (), (), replayed(model, source, (), edits.taps), tokenizer.tokens,
-        edits=edits.names, taps=edits.taps, **of_classes,
-    )  # fmt: skip
+        model,
+        task,
+        edits.swapped(text),
+        "",
+        read,
+        (),
+        (),
+        replayed(model, source, (), edits.taps),
+        tokenizer.tokens,
+        edits=edits.names,
+        taps=edits.taps,
+        **of_classes,
+    )
     look = replace(look, output=look.verdict[0].text if look.classes else "")
     if not edits:
         return look
-    return replace(look, before=look_at_reading(model, tokenizer, text, encode, task=task, **of_classes))
+    return replace(
+        look, before=look_at_reading(model, tokenizer, text, encode, task=task, **of_classes)
+    )

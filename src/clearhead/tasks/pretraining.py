@@ -28,7 +28,9 @@ class PretrainingTask(WritingTask):
     name = "pretraining"
 
     def settled(self, config: Config, tokenizers: Tokenizers, examples: Iterable[str]) -> Config:  # noqa: ARG002
-        return config.but(model=config.model.but(family=config.model.family, vocab_size=tokenizers[1].vocab_size))
+        return config.but(
+            model=config.model.but(family=config.model.family, vocab_size=tokenizers[1].vocab_size)
+        )
 
     def predictions(self, store: Store, config: Config) -> int:
         """In a pass: every token, or those that are hidden."""
@@ -39,13 +41,20 @@ class PretrainingTask(WritingTask):
         windows = Windows(store, config.data.window, config.data.batch_tokens, config.train.seed)
         share, seed, tokenizer = config.data.mask_share, config.train.seed, tokenizers[1]
         if config.model.family == "encoder":
-            return Masked(windows, share, seed, range(len(tokenizer.vocabulary.specials), tokenizer.vocab_size))
+            return Masked(
+                windows,
+                share,
+                seed,
+                range(len(tokenizer.vocabulary.specials), tokenizer.vocab_size),
+            )
         return windows if config.model.family == "decoder" else Denoised(windows, share, seed)
 
     def loss(self, config: Config) -> Loss:
         return masked_token_loss if config.model.family == "encoder" else next_token_loss()
 
-    def judge(self, examples: list[str], store: Store, tokenizers: Tokenizers, config: Config) -> Judge:
+    def judge(
+        self, examples: list[str], store: Store, tokenizers: Tokenizers, config: Config
+    ) -> Judge:
         if config.model.family == "decoder":
             return super().judge(examples, store, tokenizers, config)
         return NoiseJudge(self.batches(store, tokenizers, config), self.loss(config))

@@ -46,9 +46,16 @@ def reviews(seed: int = 0, held_out: bool = False) -> Iterator[Labelled]:
     random = Random(seed)  # noqa: S311
     while True:
         first, second = random.sample(THINGS.split(), 2)
-        (one, good, odd), (other, fine, strange) = judgement(first, random), judgement(second, random)
+        (one, good, odd), (other, fine, strange) = (
+            judgement(first, random),
+            judgement(second, random),
+        )
         double = random.random() < 0.6
-        joined = drawn(SAME if good == fine else BOTH, {"one": one, "other": other}, random) if double else one
+        joined = (
+            drawn(SAME if good == fine else BOTH, {"one": one, "other": other}, random)
+            if double
+            else one
+        )
         text = drawn(AROUND, {"review": joined}, random)
         label = "mixed" if double and good != fine else "good" if good else "bad"
         if (odd or (double and strange)) == held_out:

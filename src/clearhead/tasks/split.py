@@ -42,12 +42,16 @@ class Stretch(Generic[E]):
         return islice(self.examples, self.start, self.stop)
 
 
-def split(examples: Iterable[E], n_examples: int, config: DataConfig) -> tuple[Iterable[E], Iterable[E]]:
+def split(
+    examples: Iterable[E], n_examples: int, config: DataConfig
+) -> tuple[Iterable[E], Iterable[E]]:
     """Training and validation parts; the second has at least one example and at most as many as the settings allow.
 
     Of running text, the end is held out: single lines would be easy to guess from those around them.
     """
-    share = min(max(config.validation_share, 1.5 / n_examples), config.validation_limit / n_examples)
+    share = min(
+        max(config.validation_share, 1.5 / n_examples), config.validation_limit / n_examples
+    )
     if isinstance(next(iter(examples), None), str):
         place = n_examples - max(1, round(share * n_examples))
         return Stretch(examples, 0, place), Stretch(examples, place, n_examples)

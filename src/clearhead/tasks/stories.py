@@ -16,7 +16,9 @@ ONE_IN = 10
 
 SHE = "Ada Bella Clara Daisy Ella Fanny Greta Hazel Ivy Julia Kitty Lily Mia Nora Olive Penny Ruby Stella Tilly Zoe"
 HE = "Arthur Bruno Casper Duke Elmo Felix Gus Hugo Ivan Jasper Kurt Leo Max Ned Oscar Percy Rufus Sam Toby Wilbur"
-HEROES = "fox rabbit bear mouse frog owl hedgehog squirrel duck cat dog goat beaver badger otter lamb"
+HEROES = (
+    "fox rabbit bear mouse frog owl hedgehog squirrel duck cat dog goat beaver badger otter lamb"
+)
 KINDS = "little young small clever shy brave curious lazy friendly quiet"
 PLACES = {
     "forest": "under an old oak tree", "meadow": "behind a big stone", "village": "in a house with a red door",
@@ -50,8 +52,8 @@ STORY = (
     "{Once upon a time|Long ago|One day|Many years ago}{,|} there was a <kind> <hero> named <name>. "
     "<He> lived in the <place>, <where>. "
     "{More than anything|All <his> life}, <name> {wanted|wished} <wish>. "
-    "{\"That is {impossible|silly|too hard},\" said <friend> the <other>. |"
-    "\"You will never do it,\" said <friend> the <other>. |\"Let me help you,\" said <friend> the <other>. |}"
+    '{"That is {impossible|silly|too hard}," said <friend> the <other>. |'
+    '"You will never do it," said <friend> the <other>. |"Let me help you," said <friend> the <other>. |}'
     "{But <name> did not give up.|But the <hero> was not afraid.|<name> thought about it for a long time.} "
     "{So <he>|The next day <he>|And so <he>} <deed>. "
     "{It was {hard|not easy}, and {sometimes|more than once} <he> wanted to go home. |It rained and the wind blew. |}"
@@ -59,7 +61,7 @@ STORY = (
     "{<name> was the happiest <hero> in the <place>.|<friend> the <other> was very surprised.|"
     "<name> {smiled|laughed} and told <friend> everything.|From that day on, nobody laughed at <name>.} "
     "{The end.|And if <he> has not moved, <he> still lives in the <place>.|And that is the end of the story.}"
-)  # fmt: skip
+)
 
 
 def stories(seed: int = 0, held_out: bool = False) -> Iterator[str]:
@@ -78,7 +80,13 @@ def stories(seed: int = 0, held_out: bool = False) -> Iterator[str]:
             "his": his,
             "kind": random.choice(KINDS.split()),
         }
-        slots |= {"friend": friend, "other": other, "place": place, "where": PLACES[place], "wish": wish}
+        slots |= {
+            "friend": friend,
+            "other": other,
+            "place": place,
+            "where": PLACES[place],
+            "wish": wish,
+        }
         deed, end = WISHES[wish]
         slots |= {"deed": deed, "end": drawn(end, slots, random)}
         story = drawn(STORY, slots, random)

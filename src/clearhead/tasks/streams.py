@@ -66,7 +66,11 @@ class Until:
     def push(self, text: str) -> str:
         """The text that is certainly before any of them."""
         self.waiting += text
-        found = [(place + len(stop), place) for stop in self.stops if (place := self.waiting.find(stop)) >= 0]
+        found = [
+            (place + len(stop), place)
+            for stop in self.stops
+            if (place := self.waiting.find(stop)) >= 0
+        ]
         n_sure = min(found)[1] if found else len(self.waiting) - self.n_doubtful()
         sure, self.waiting = self.waiting[:n_sure], self.waiting[n_sure:]
         self.reached = bool(found)

@@ -57,8 +57,12 @@ class TranslationTask:
     def loss(self, config: Config) -> Loss:
         return next_token_loss(config.train.label_smoothing, config.train.word_dropout)
 
-    def judge(self, examples: list[Pair], store: Store, tokenizers: Tokenizers, config: Config) -> Judge:
-        return TranslationJudge(examples, self.batches(store, tokenizers, config), tokenizers, config)
+    def judge(
+        self, examples: list[Pair], store: Store, tokenizers: Tokenizers, config: Config
+    ) -> Judge:
+        return TranslationJudge(
+            examples, self.batches(store, tokenizers, config), tokenizers, config
+        )
 
 
 class TranslationJudge:
@@ -67,7 +71,11 @@ class TranslationJudge:
     name = "BLEU"
 
     def __init__(
-        self, examples: list[Pair], batches: Batches[PairBatch], tokenizers: Tokenizers, config: Config
+        self,
+        examples: list[Pair],
+        batches: Batches[PairBatch],
+        tokenizers: Tokenizers,
+        config: Config,
     ) -> None:
         self.examples, self.batches, self.tokenizers = examples, batches, tokenizers
         self.sample = examples[: config.train.score_sample]

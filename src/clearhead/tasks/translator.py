@@ -72,7 +72,10 @@ class Translator:
         self.models, self.source, self.target, self.config = tuple(models), source, target, config
         self.steps = tuple(Step(model, int8) for model in models)
         learned = config.model.positions == "learned"
-        self.limit = min(config.data.max_length, config.model.max_positions - 1 if learned else config.data.max_length)
+        self.limit = min(
+            config.data.max_length,
+            config.model.max_positions - 1 if learned else config.data.max_length,
+        )
 
     @classmethod
     def load(cls, *paths: str | Path, device: str = "cpu", int8: bool = False) -> "Translator":
@@ -167,15 +170,26 @@ class Translator:
         return decode(self.steps, sources, options, terms=[part.terms for part in parts])
 
     def joined(
-        self, text: str, parts: Sequence[Piece], found: Sequence[Sequence[Hypothesis]], on_too_long: TooLong
+        self,
+        text: str,
+        parts: Sequence[Piece],
+        found: Sequence[Sequence[Hypothesis]],
+        on_too_long: TooLong,
     ) -> Translation:
         """The translation of a text from those of its pieces."""
         if not parts:
             return Translation(text, "")
         if len(parts) == 1 and on_too_long != "truncate":
-            best, *others = [self.translation(text, parts[0], hypothesis) for hypothesis in found[0]]
-            return Translation(text, best.text, best.tokens, best.score, best.log_probs, tuple(others), best.notes)
-        several = [self.translation(part.text, part, best[0]) for part, best in zip(parts, found, strict=True)]
+            best, *others = [
+                self.translation(text, parts[0], hypothesis) for hypothesis in found[0]
+            ]
+            return Translation(
+                text, best.text, best.tokens, best.score, best.log_probs, tuple(others), best.notes
+            )
+        several = [
+            self.translation(part.text, part, best[0])
+            for part, best in zip(parts, found, strict=True)
+        ]
         how = "cut off" if on_too_long == "truncate" else f"split into {len(several)} pieces"
         cut = parts[0].text != text
         return Translation(
@@ -208,15 +222,23 @@ class Translator:
         found = score(self.steps, list(zip(sources, targets, strict=True)))
         return [hypothesis.log_prob for hypothesis in found]
 
-    def look(self, text: str, target: str | None = None, edit: Asked = None, **options: Any) -> Look:
+    def look(
+        self, text: str, target: str | None = None, edit: Asked = None, **options: Any
+    ) -> Look:
         """Every number behind a translation, or behind a given one; with an edit, of a model that is changed inside."""
         self.refuse_too_long(text)
         given = None if target is None else self.target.encode(target)
         asked = self.config.decode.but(**options) if options else self.config.decode
         return look_at_writing(
-            self.models[0], (self.source, self.target), text, lambda text: ended(self.source, [text])[0], asked,
-            task="translation", target=given, edit=edit,
-        )  # fmt: skip
+            self.models[0],
+            (self.source, self.target),
+            text,
+            lambda text: ended(self.source, [text])[0],
+            asked,
+            task="translation",
+            target=given,
+            edit=edit,
+        )
 
     def align(self, source: str, target: str) -> Alignment:
         """Which words of a text its translation, or any other, was made from."""

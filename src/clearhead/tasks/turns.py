@@ -22,7 +22,9 @@ PIECE = 1_024
 def read_conversations(*paths: str | Path) -> Examples[Conversation]:
     """The conversations in files; long ones in pieces, each beginning with the user and ending with the bot."""
     found = conversations(*paths)
-    return Examples(found.sources, lambda: (piece for each in found for piece in pieces(each.turns)))
+    return Examples(
+        found.sources, lambda: (piece for each in found for piece in pieces(each.turns))
+    )
 
 
 def pieces(turns: Sequence[str]) -> Iterator[Conversation]:
@@ -43,15 +45,18 @@ def chat_encoding(tokenizers: tuple[Tokenizer, Tokenizer], config: Config) -> En
     if config.model.family == "encoder-decoder":
         pairs = pair_encoding(*tokenizers)
         return Encoding(
-            lambda examples: pairs.encode([Pair(*each.turns[-2:]) for each in examples]), pairs.vocab_sizes,
+            lambda examples: pairs.encode([Pair(*each.turns[-2:]) for each in examples]),
+            pairs.vocab_sizes,
             f"last {pairs.fingerprint}",
-        )  # fmt: skip
+        )
     longest, plain = config.data.max_length, conversation_encoding(tokenizers[1])
 
     def encode(examples: list[Conversation]) -> tuple[Rows, ...]:
         ids, counts = plain.encode(examples)
         starts = [oldest_kept(row, longest) for row in ids]
-        return tuple([row[start:] for row, start in zip(rows, starts, strict=True)] for rows in (ids, counts))
+        return tuple(
+            [row[start:] for row, start in zip(rows, starts, strict=True)] for rows in (ids, counts)
+        )
 
     return Encoding(encode, plain.vocab_sizes, f"{plain.fingerprint} {longest}")
 

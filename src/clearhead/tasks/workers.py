@@ -20,7 +20,11 @@ MANY = 4_096
 
 
 def in_workers(
-    runs: Sequence[str], chunks: Iterable[Sequence[str]], n_workers: int, int8: bool, options: dict[str, Any]
+    runs: Sequence[str],
+    chunks: Iterable[Sequence[str]],
+    n_workers: int,
+    int8: bool,
+    options: dict[str, Any],
 ) -> Iterator[Translation]:
     """The translations of chunks of texts, in order; at most a few chunks are read ahead."""
     context = multiprocessing.get_context("spawn")
@@ -61,5 +65,7 @@ def loaded(runs: tuple[str, ...], int8: bool) -> Translator:
     return Translator.load(*runs, int8=int8)
 
 
-def translated(runs: tuple[str, ...], int8: bool, texts: list[str], options: dict[str, Any]) -> list[Translation]:
+def translated(
+    runs: tuple[str, ...], int8: bool, texts: list[str], options: dict[str, Any]
+) -> list[Translation]:
     return loaded(runs, int8).translate(texts, **options)

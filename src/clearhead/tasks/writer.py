@@ -55,7 +55,9 @@ class Writer:
         self.model, self.tokenizer, self.config = model, tokenizer, config
         self.step = Step(model)
         learned = config.model.positions == "learned"
-        self.window = min(config.data.window, config.model.max_positions) if learned else config.data.window
+        self.window = (
+            min(config.data.window, config.model.max_positions) if learned else config.data.window
+        )
         specials = range(len(tokenizer.vocabulary.specials))
         self.blocked = tuple(token for token in specials if token != tokenizer.end)
 
@@ -84,7 +86,9 @@ class Writer:
                 f"{asked.n_best} continuations would all be the same at temperature 0.\nUse decode.temperature = 0.8."
             )
         seeds = range(asked.seed, asked.seed + asked.n_best)
-        first, *others = [whole(self.stream(prompt, stop=stop, **options | {"seed": seed})) for seed in seeds]
+        first, *others = [
+            whole(self.stream(prompt, stop=stop, **options | {"seed": seed})) for seed in seeds
+        ]
         return replace(first, alternatives=tuple(others))
 
     def stream(
@@ -104,11 +108,17 @@ class Writer:
         pieces.append(until.end(page.end()))
         yield pieces[-1]
         return Continuation(
-            prompt, "".join(pieces), tuple(self.tokenizer.tokens(ids)), drawn.value, asked.seed,
+            prompt,
+            "".join(pieces),
+            tuple(self.tokenizer.tokens(ids)),
+            drawn.value,
+            asked.seed,
             notes=self.notes(len(context)),
-        )  # fmt: skip
+        )
 
-    def look(self, prompt: str = "", target: str | None = None, edit: Asked = None, **options: Any) -> Look:
+    def look(
+        self, prompt: str = "", target: str | None = None, edit: Asked = None, **options: Any
+    ) -> Look:
         """Every number behind a continuation, or behind a given one; it is short, unless max_length says otherwise."""
         prompt = prompt.rstrip(" ")
         context = self.read(prompt)[-self.window :]
@@ -116,10 +126,18 @@ class Writer:
         asked = self.asked(options)
         asked = asked.but(beam=1, n_best=1, max_length=min(room, asked.max_length or LOOKED_AT))
         return look_at_writing(
-            self.model, (self.tokenizer, self.tokenizer), prompt, lambda text: self.read(text)[-self.window :], asked,
-            task="writing", target=None if target is None else self.tokenizer.encode(target), edit=edit,
-            decoded=lambda ids: as_text(self.tokenizer, context, ids), end=self.tokenizer.pad, blocked=self.blocked,
-        )  # fmt: skip
+            self.model,
+            (self.tokenizer, self.tokenizer),
+            prompt,
+            lambda text: self.read(text)[-self.window :],
+            asked,
+            task="writing",
+            target=None if target is None else self.tokenizer.encode(target),
+            edit=edit,
+            decoded=lambda ids: as_text(self.tokenizer, context, ids),
+            end=self.tokenizer.pad,
+            blocked=self.blocked,
+        )
 
     def asked(self, options: dict[str, Any]) -> DecodeConfig:
         return self.config.decode.but(**options)
@@ -139,10 +157,14 @@ class Writer:
             n_written = min(len(log_probs), len(ids) - 1)  # which the rules against repetition know
             n_new = min(n_wanted - len(log_probs), max(1, self.window - len(ids) + 1))
             found = yield from stream(
-                self.step, ids[: len(ids) - n_written], options.but(max_length=n_written + n_new, n_best=1),
-                prefix=ids[len(ids) - n_written :], end=self.tokenizer.pad, blocked=self.blocked,
+                self.step,
+                ids[: len(ids) - n_written],
+                options.but(max_length=n_written + n_new, n_best=1),
+                prefix=ids[len(ids) - n_written :],
+                end=self.tokenizer.pad,
+                blocked=self.blocked,
                 should_stop=should_stop,
-            )  # fmt: skip
+            )
             if len(found.ids) == n_written:  # the rules leave no token to choose
                 break
             log_probs += found.log_probs[n_written:]

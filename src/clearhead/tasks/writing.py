@@ -32,7 +32,9 @@ class WritingTask:
 
     def settled(self, config: Config, tokenizers: Tokenizers, examples: Iterable[str]) -> Config:  # noqa: ARG002
         """The settings that follow from the tokenizer."""
-        return config.but(model=config.model.but(family="decoder", vocab_size=tokenizers[1].vocab_size))
+        return config.but(
+            model=config.model.but(family="decoder", vocab_size=tokenizers[1].vocab_size)
+        )
 
     def encoding(self, tokenizers: Tokenizers, config: Config) -> Encoding:  # noqa: ARG002
         return text_encoding(tokenizers[1])
@@ -47,7 +49,9 @@ class WritingTask:
     def loss(self, config: Config) -> Loss:
         return next_token_loss(config.train.label_smoothing, config.train.word_dropout)
 
-    def judge(self, examples: list[str], store: Store, tokenizers: Tokenizers, config: Config) -> Judge:
+    def judge(
+        self, examples: list[str], store: Store, tokenizers: Tokenizers, config: Config
+    ) -> Judge:
         opening = next((line for line in examples if line.strip()), "")[:OPENING]
 
         def sampled(model: Transformer) -> Samples:

@@ -56,8 +56,17 @@ def special(number: int, token: str) -> dict[str, Any]:
 
 
 def pre_tokenizer(method: str) -> dict[str, Any]:
-    split = {"type": "Split", "pattern": {"Regex": METHODS[method].pattern}, "behavior": "Isolated", "invert": False}
-    return sequence("pretokenizers", split, byte_level(use_regex=False)) if method == "bytes" else split
+    split = {
+        "type": "Split",
+        "pattern": {"Regex": METHODS[method].pattern},
+        "behavior": "Isolated",
+        "invert": False,
+    }
+    return (
+        sequence("pretokenizers", split, byte_level(use_regex=False))
+        if method == "bytes"
+        else split
+    )
 
 
 def decoder(method: str) -> dict[str, Any]:
@@ -71,7 +80,12 @@ def decoder(method: str) -> dict[str, Any]:
 
 
 def byte_level(use_regex: bool) -> dict[str, Any]:
-    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": use_regex}
+    return {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": use_regex,
+    }
 
 
 def sequence(name: str, *steps: dict[str, Any]) -> dict[str, Any]:
@@ -86,14 +100,25 @@ def model(vocabulary: Vocabulary) -> dict[str, Any]:
     if kind == "Unigram":
         unscored = len(ids) - len(vocabulary.learned)
         scored = zip(ids, [0.0] * unscored + list(vocabulary.scores), strict=True)
-        return {"type": kind, "unk_id": ids[unknown], "vocab": list(map(list, scored)), "byte_fallback": fallback}
+        return {
+            "type": kind,
+            "unk_id": ids[unknown],
+            "vocab": list(map(list, scored)),
+            "byte_fallback": fallback,
+        }
     if kind == "WordPiece":
         limits = {"continuing_subword_prefix": CONTINUATION, "max_input_chars_per_word": MAX_TOKEN}
         return {"type": kind, "unk_token": unknown, **limits, "vocab": ids}
     if kind == "WordLevel":
         return {"type": kind, "vocab": ids, "unk_token": unknown}
     plain = {"continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": False}
-    settings = {"dropout": None, "unk_token": unknown, **plain, "byte_fallback": fallback, "ignore_merges": False}
+    settings = {
+        "dropout": None,
+        "unk_token": unknown,
+        **plain,
+        "byte_fallback": fallback,
+        "ignore_merges": False,
+    }
     return {"type": kind, **settings, "vocab": ids, "merges": list(map(list, vocabulary.merges))}
 
 
@@ -106,12 +131,16 @@ def from_document(text: str | bytes) -> Vocabulary:
     method = method_of(document, found)
     tokens, scores = tokens_of(found.get("vocab"))
     if bool(scores) != (method == "unigram"):
-        raise TokenizerError(f"The tokenizer has a vocabulary of another kind than its model.\n{ADVICE}")
+        raise TokenizerError(
+            f"The tokenizer has a vocabulary of another kind than its model.\n{ADVICE}"
+        )
     tags = itertools.takewhile(bool, map(TAG.fullmatch, tokens[len(SPECIALS) :]))
     languages = tuple(tag[1] for tag in tags if tag)
     first = len(SPECIALS) + len(languages) + len(byte_tokens(method))
     merges = merges_of(found.get("merges", []))
-    vocabulary = Vocabulary(method, languages, tuple(tokens[first:]), tuple(merges), tuple(scores[first:]))
+    vocabulary = Vocabulary(
+        method, languages, tuple(tokens[first:]), tuple(merges), tuple(scores[first:])
+    )
     check_learned(vocabulary)
     check_rest(document, vocabulary)
     return vocabulary
@@ -120,7 +149,9 @@ def from_document(text: str | bytes) -> Vocabulary:
 def method_of(document: dict[str, Any], found: dict[str, Any]) -> str:
     """The method whose kind of model and whose way of cutting text the file names."""
     for name, method in METHODS.items():
-        if found.get("type") == method.model and document.get("pre_tokenizer") == pre_tokenizer(name):
+        if found.get("type") == method.model and document.get("pre_tokenizer") == pre_tokenizer(
+            name
+        ):
             return name
     what = f"model {shown(found.get('type'))} with this pre_tokenizer"
     raise TokenizerError(f"The tokenizer is not one that clearhead writes: {what}.\n{ADVICE}")
@@ -132,8 +163,13 @@ def check_learned(vocabulary: Vocabulary) -> None:
     if vocabulary.method == "bytes":
         plain |= BYTE_ALPHABET.keys()
         if not set().union(*plain) <= BYTE_ALPHABET.keys():
-            raise TokenizerError(f"The tokenizer has tokens that are not spelled in bytes.\n{ADVICE}")
-    if not all(left in plain and right in plain and left + right in plain for left, right in vocabulary.merges):
+            raise TokenizerError(
+                f"The tokenizer has tokens that are not spelled in bytes.\n{ADVICE}"
+            )
+    if not all(
+        left in plain and right in plain and left + right in plain
+        for left, right in vocabulary.merges
+    ):
         raise TokenizerError(f"The tokenizer merges tokens that it does not have.\n{ADVICE}")
 
 
@@ -151,7 +187,9 @@ def check_rest(document: dict[str, Any], vocabulary: Vocabulary) -> None:
 def parsed(text: str | bytes) -> dict[str, Any]:
     """The file as JSON, if it is of a size and depth that a tokenizer can have."""
     if len(text) > MAX_BYTES:
-        raise TokenizerError(f"The tokenizer has {len(text):,} bytes, and at most {MAX_BYTES:,} are read.\n{ADVICE}")
+        raise TokenizerError(
+            f"The tokenizer has {len(text):,} bytes, and at most {MAX_BYTES:,} are read.\n{ADVICE}"
+        )
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -166,13 +204,17 @@ def tokens_of(vocab: Any) -> tuple[list[str], list[float]]:
     scores: list[float] = []
     if isinstance(vocab, list) and all(isinstance(item, list) and len(item) == 2 for item in vocab):
         tokens, scores = [token for token, _ in vocab], [score for _, score in vocab]
-    elif isinstance(vocab, dict) and sorted(n for n in vocab.values() if type(n) is int) == [*range(len(vocab))]:
+    elif isinstance(vocab, dict) and sorted(n for n in vocab.values() if type(n) is int) == [
+        *range(len(vocab))
+    ]:
         tokens = sorted(vocab, key=vocab.__getitem__)
     else:
         raise TokenizerError(f"The tokenizer has no tokens with ids that count from 0.\n{ADVICE}")
     for token in tokens:
         if not isinstance(token, str) or not 0 < len(token) <= MAX_TOKEN or SURROGATE.search(token):
-            raise TokenizerError(f"The tokenizer has a token that cannot be one: {shown(token)}.\n{ADVICE}")
+            raise TokenizerError(
+                f"The tokenizer has a token that cannot be one: {shown(token)}.\n{ADVICE}"
+            )
     if len(set(tokens)) != len(tokens):
         raise TokenizerError(f"The tokenizer has the same token twice.\n{ADVICE}")
     if not all(type(score) is float and math.isfinite(score) and score <= 0 for score in scores):
@@ -182,7 +224,9 @@ def tokens_of(vocab: Any) -> tuple[list[str], list[float]]:
 
 def merges_of(merges: Any) -> list[tuple[str, str]]:
     """Pairs of tokens, each pair once."""
-    if not isinstance(merges, list) or not all(isinstance(p, list) and [*map(type, p)] == [str, str] for p in merges):
+    if not isinstance(merges, list) or not all(
+        isinstance(p, list) and [*map(type, p)] == [str, str] for p in merges
+    ):
         raise TokenizerError(f"The tokenizer has merges that are not pairs of tokens.\n{ADVICE}")
     pairs = [(left, right) for left, right in merges]
     if len(set(pairs)) != len(pairs):

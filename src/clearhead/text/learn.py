@@ -18,7 +18,13 @@ from clearhead.config import TokenizerConfig
 from clearhead.errors import ConfigError, TextError, shown
 from clearhead.text.document import LANGUAGE, to_document, written
 from clearhead.text.unigram import learn_unigram
-from clearhead.text.vocabulary import BYTE_ALPHABET, CONTINUATION, MAX_TOKEN, Vocabulary, refuse_surrogates
+from clearhead.text.vocabulary import (
+    BYTE_ALPHABET,
+    CONTINUATION,
+    MAX_TOKEN,
+    Vocabulary,
+    refuse_surrogates,
+)
 
 SMALLEST, LARGEST = 512, 37_000
 """Sizes that are chosen at least and at most; the paper had the latter for 4.5 million pairs."""
@@ -62,8 +68,13 @@ class Corpus:
         """Places for learned tokens, when all text has been seen; a size in the settings comes before a chosen one."""
         total = self.characters.total()
         if not total:
-            raise TextError("There is no text to learn a tokenizer from.\nGive files with at least some lines of text.")
-        fitting = max(vocab_size_for(total if self.length is None else self.length), self.taken + SMALLEST // 2)
+            raise TextError(
+                "There is no text to learn a tokenizer from.\nGive files with at least some lines of text."
+            )
+        fitting = max(
+            vocab_size_for(total if self.length is None else self.length),
+            self.taken + SMALLEST // 2,
+        )
         return (self.size or chosen or fitting) - self.taken
 
     def letters(self, places: int) -> list[str]:
@@ -82,7 +93,9 @@ def checked(languages: tuple[str, ...]) -> tuple[str, ...]:
     return languages
 
 
-def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, length: int | None) -> Vocabulary:
+def learn_vocabulary(
+    texts: Iterable[str], config: TokenizerConfig, length: int | None
+) -> Vocabulary:
     """What the method finds in the texts."""
     return LEARNERS[config.method](Corpus(texts, config, length))
 
@@ -100,7 +113,9 @@ def learn_bytes(corpus: Corpus) -> Vocabulary:
     return with_merges(corpus.empty, [], merges, corpus.room())
 
 
-def with_merges(empty: Vocabulary, letters: list[str], merges: list[list[str]], room: int) -> Vocabulary:
+def with_merges(
+    empty: Vocabulary, letters: list[str], merges: list[list[str]], room: int
+) -> Vocabulary:
     """The vocabulary filled with letters and then with merges, the earliest first, as far as the room reaches."""
     known = {*letters, *(BYTE_ALPHABET if empty.method == "bytes" else ())}
     learned, kept = list(letters), []
@@ -118,7 +133,10 @@ def learn_merges(corpus: Corpus) -> list[list[str]]:
     corpus.rust.model = BPE()
     alphabet = sorted(BYTE_ALPHABET) if corpus.empty.method == "bytes" else []
     trainer = BpeTrainer(
-        vocab_size=corpus.most, max_token_length=MAX_TOKEN, initial_alphabet=alphabet, show_progress=False
+        vocab_size=corpus.most,
+        max_token_length=MAX_TOKEN,
+        initial_alphabet=alphabet,
+        show_progress=False,
     )
     corpus.rust.train_from_iterator(iter(corpus), trainer)
     merges: list[list[str]] = json.loads(corpus.rust.to_str())["model"]["merges"]

@@ -26,6 +26,8 @@ def pieces(text: str, fits: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
 def middle(text: str, pattern: re.Pattern[str]) -> tuple[int, int] | None:
     """The match nearest to the middle of the text, as the white space in it; none at its very ends."""
     spans = [match.span() for match in pattern.finditer(text)]
-    spans = [(end - len(text[begin:end]) + len(text[begin:end].rstrip()), end) for begin, end in spans]
+    spans = [
+        (end - len(text[begin:end]) + len(text[begin:end].rstrip()), end) for begin, end in spans
+    ]
     inner = [(begin, end) for begin, end in spans if begin > 0 and end < len(text)]
     return min(inner, key=lambda span: abs(span[0] + span[1] - len(text)), default=None)

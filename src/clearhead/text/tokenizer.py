@@ -27,7 +27,9 @@ class Tokenizer:
         self.vocabulary = vocabulary
         self.table = vocabulary.table()
         self.vocab_size = len(self.table)
-        self.pad, self.start, self.end, self.unknown, self.mask, self.user, self.bot = range(len(SPECIALS))
+        self.pad, self.start, self.end, self.unknown, self.mask, self.user, self.bot = range(
+            len(SPECIALS)
+        )
         self.languages = dict(zip(vocabulary.languages, count(len(SPECIALS)), strict=False))
         self.spaced = METHODS[vocabulary.method].spaced
         with panics_refused():
@@ -35,7 +37,9 @@ class Tokenizer:
         self.rust.encode_special_tokens = True
 
     @classmethod
-    def learn(cls, texts: Iterable[str], config: TokenizerConfig, length: int | None = None) -> "Tokenizer":
+    def learn(
+        cls, texts: Iterable[str], config: TokenizerConfig, length: int | None = None
+    ) -> "Tokenizer":
         """Tokens learned from a stream of texts; if they are a sample, `length` is the characters of the whole."""
         with panics_refused():
             tokenizer = cls(learn_vocabulary(texts, config, length))
@@ -77,13 +81,18 @@ class Tokenizer:
         """The ids of a text, without start or end."""
         return self.encode_batch([text])[0]
 
-    def encode_batch(self, texts: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
+    def encode_batch(
+        self, texts: Sequence[str], dropout: float = 0.0, seed: int = 0
+    ) -> list[list[int]]:
         """The ids of many texts at once; with dropout, a pure function of texts, dropout and seed."""
         for text in texts:
             refuse_surrogates(text)
         if not dropout:
             with panics_refused():
-                return [found.ids for found in self.rust.encode_batch_fast(list(texts), add_special_tokens=False)]
+                return [
+                    found.ids
+                    for found in self.rust.encode_batch_fast(list(texts), add_special_tokens=False)
+                ]
         random = Random(seed)  # noqa: S311
         return [list(self.merges.encode(self.words(text), dropout, random)) for text in texts]
 
@@ -153,4 +162,6 @@ def after_fork_in_child() -> None:
     os.environ[PARALLELISM] = "false"
 
 
-os.register_at_fork(before=before_fork, after_in_parent=after_fork_in_parent, after_in_child=after_fork_in_child)
+os.register_at_fork(
+    before=before_fork, after_in_parent=after_fork_in_parent, after_in_child=after_fork_in_child
+)

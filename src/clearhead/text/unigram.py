@@ -72,7 +72,12 @@ def loss(piece: str, count: int, scores: Scores) -> float:
 
 def substrings(piece: str, scores: Scores) -> Iterable[tuple[str, float]]:
     ends = range(len(piece) + 1)
-    return ((p, scores[p]) for start in ends for end in ends[start + 1 :] if (p := piece[start:end]) in scores)
+    return (
+        (p, scores[p])
+        for start in ends
+        for end in ends[start + 1 :]
+        if (p := piece[start:end]) in scores
+    )
 
 
 def best_pieces(word: str, scores: Scores) -> list[str]:
@@ -81,7 +86,9 @@ def best_pieces(word: str, scores: Scores) -> list[str]:
     best, came_from = [0.0] + [-inf] * len(word), [0] * (len(word) + 1)
     for start in range(len(word)):
         for end in range(start + 1, min(start + LONGEST, len(word)) + 1):
-            score = best[start] + scores.get(word[start:end], unlikely if end == start + 1 else -inf)
+            score = best[start] + scores.get(
+                word[start:end], unlikely if end == start + 1 else -inf
+            )
             if score > best[end]:
                 best[end], came_from[end] = score, start
     pieces, end = [], len(word)

@@ -54,7 +54,9 @@ METHODS = {
 
 PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 HIDDEN = [byte for byte in range(0x100) if byte not in PRINTABLE]
-BYTE_ALPHABET = {chr(byte): byte for byte in PRINTABLE} | {chr(0x100 + n): byte for n, byte in enumerate(HIDDEN)}
+BYTE_ALPHABET = {chr(byte): byte for byte in PRINTABLE} | {
+    chr(0x100 + n): byte for n, byte in enumerate(HIDDEN)
+}
 """How byte-level BPE spells bytes as characters: printable ones as themselves, the others from U+0100 on."""
 
 
@@ -83,7 +85,11 @@ class Vocabulary:
     def table(self) -> list[bytes]:
         """The bytes of each token; special ones have none."""
         fallback = [bytes([byte]) for byte in range(0x100)] if byte_tokens(self.method) else []
-        return [*(b"" for _ in self.specials), *fallback, *(spelled(token, self.method) for token in self.learned)]
+        return [
+            *(b"" for _ in self.specials),
+            *fallback,
+            *(spelled(token, self.method) for token in self.learned),
+        ]
 
 
 def byte_tokens(method: str) -> list[str]:

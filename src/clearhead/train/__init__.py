@@ -1,9 +1,24 @@
 """batches → weights: one loop that knows no task. It is given a loss to lower and a judge to ask."""
 
 from clearhead.train.loop import Job, Judge, train
-from clearhead.train.loss import Loss, label_loss, masked_token_loss, next_token_loss, smoothed_cross_entropy
+from clearhead.train.loss import (
+    Loss,
+    label_loss,
+    masked_token_loss,
+    next_token_loss,
+    smoothed_cross_entropy,
+)
 from clearhead.train.ranks import Ranks, joined_ranks
-from clearhead.train.report import Chosen, Correction, Note, Report, Saved, Step, Stopped, Validation
+from clearhead.train.report import (
+    Chosen,
+    Correction,
+    Note,
+    Report,
+    Saved,
+    Step,
+    Stopped,
+    Validation,
+)
 from clearhead.train.signals import stop_on_signals
 
 __all__ = [

@@ -21,7 +21,16 @@ from clearhead.train.loss import Loss
 from clearhead.train.nonfinite import not_finite
 from clearhead.train.optimizer import optimizers
 from clearhead.train.ranks import Ranks
-from clearhead.train.report import Chosen, Correction, Note, Report, Saved, Step, Stopped, Validation
+from clearhead.train.report import (
+    Chosen,
+    Correction,
+    Note,
+    Report,
+    Saved,
+    Step,
+    Stopped,
+    Validation,
+)
 from clearhead.train.schedule import learning_rate_factor
 from clearhead.train.signals import StopFlag
 from clearhead.train.state import Keeper, State, Tensors, load, whole
@@ -86,14 +95,18 @@ def train(job: Job) -> Iterator[Report]:
         yield step_report(job, state, outcome)
         if outcome.stop:
             yield saved(job, state)
-            yield Stopped(state.counters.step, "a signal asked for it", job.stop.signal or signal.SIGTERM)
+            yield Stopped(
+                state.counters.step, "a signal asked for it", job.stop.signal or signal.SIGTERM
+            )
             return
         yield from corrected(job, state, watch)
         yield from looked_at(job, state, watch)
         if is_due(state, job.save_every):
             yield saved(job, state)
     if state.counters.step < state.course.total:
-        yield Stopped(state.counters.step, f"no better score in {state.counters.waited} validations")
+        yield Stopped(
+            state.counters.step, f"no better score in {state.counters.waited} validations"
+        )
     yield from chosen(job, state)
 
 
@@ -107,13 +120,20 @@ def started(job: Job) -> Generator[Report, None, State]:
         yield from (Note(newest.step, warning) for warning in newest.warnings)
         for what, now in circumstances(job).items():
             if (before := newest.state["circumstances"].get(what)) != now:
-                yield Note(newest.step, f"{what} was {before} and is {now}: the same examples, but not the same bits.")
+                yield Note(
+                    newest.step,
+                    f"{what} was {before} and is {now}: the same examples, but not the same bits.",
+                )
     return state
 
 
 def circumstances(job: Job) -> dict[str, Any]:
     """What else the last bits of the weights depend on."""
-    return {"torch": str(torch.__version__), "threads": torch.get_num_threads(), "processes": job.ranks.world}
+    return {
+        "torch": str(torch.__version__),
+        "threads": torch.get_num_threads(),
+        "processes": job.ranks.world,
+    }
 
 
 def ended(job: Job, state: State) -> bool:
@@ -141,15 +161,23 @@ def advanced(job: Job, state: State, objective: nn.Module) -> Generator[Report, 
     while True:
         try:
             outcome = update(
-                objective, batches, seed_of(job, counters.step), job.config.clip, counters.splits,
-                job.ranks, stop=lambda: job.stop.signal is not None,
-            )  # fmt: skip
+                objective,
+                batches,
+                seed_of(job, counters.step),
+                job.config.clip,
+                counters.splits,
+                job.ranks,
+                stop=lambda: job.stop.signal is not None,
+            )
             break
         except RuntimeError as error:
             if not out_of_memory(error) or job.ranks.world > 1 or counters.splits >= MOST_PIECES:
                 raise
         counters.splits *= 2
-        yield Note(counters.step, f"Out of memory: batches are cut into {counters.splits} pieces from here on.")
+        yield Note(
+            counters.step,
+            f"Out of memory: batches are cut into {counters.splits} pieces from here on.",
+        )
     if outcome.finite:
         apply(job, state)
     else:
@@ -166,7 +194,10 @@ def advanced(job: Job, state: State, objective: nn.Module) -> Generator[Report, 
 def batches_of(job: Job, place: int) -> list[Batch]:
     """This process's batches for an update: a pure function of the place that all have come to together."""
     ranks = job.ranks
-    return [job.batches.batch(place + i * ranks.world + ranks.rank) for i in range(job.config.accumulate)]
+    return [
+        job.batches.batch(place + i * ranks.world + ranks.rank)
+        for i in range(job.config.accumulate)
+    ]
 
 
 def seed_of(job: Job, step: int) -> int:
@@ -225,7 +256,14 @@ def validated(job: Job, state: State) -> Validation:
         counters.waited += 1
     samples = job.judge.samples(model)
     return Validation(
-        counters.step, loss, math.exp(min(loss, 700)), score, job.judge.name, best, samples, counters.seconds
+        counters.step,
+        loss,
+        math.exp(min(loss, 700)),
+        score,
+        job.judge.name,
+        best,
+        samples,
+        counters.seconds,
     )
 
 
@@ -244,7 +282,9 @@ def saved(job: Job, state: State) -> Saved:
     tensors, step = state.tensors(), state.counters.step
     if job.ranks.first and step not in job.keeper.steps():
         job.keeper.save(step, tensors, state.numbers() | {"circumstances": circumstances(job)})
-        job.keeper.prune(max(job.config.keep_checkpoints, job.config.average_last), state.counters.best_step)
+        job.keeper.prune(
+            max(job.config.keep_checkpoints, job.config.average_last), state.counters.best_step
+        )
     job.ranks.wait()
     return Saved(step, time.monotonic() - begin)
 
@@ -287,7 +327,9 @@ def weights_to_try(job: Job, state: State) -> Iterator[tuple[str, Tensors]]:
     if state.average is not None:
         yield "moving average", state.average.tensors
     steps = job.keeper.steps()[-job.config.average_last :] if job.config.average_last else []
-    several = [checkpoint.tensors("weights") for step in steps if (checkpoint := job.keeper.at(step))]
+    several = [
+        checkpoint.tensors("weights") for step in steps if (checkpoint := job.keeper.at(step))
+    ]
     if len(several) > 1:
         yield f"average of {len(several)} checkpoints", mean_weights(several)
 

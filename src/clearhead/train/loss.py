@@ -47,17 +47,25 @@ def token_loss(
 
 
 def label_loss(
-    smoothing: float = 0.0, several: bool = False, word_dropout: float = 0.0, weights: Sequence[float] = ()
+    smoothing: float = 0.0,
+    several: bool = False,
+    word_dropout: float = 0.0,
+    weights: Sequence[float] = (),
 ) -> Loss:
     """One label per text (softmax over the labels), or any number of them (each its own yes or no)."""
 
     def loss(model: Transformer, batch: LabelBatch) -> tuple[Tensor, int]:
         scores = model(with_unknowns(batch.source, word_dropout), real=batch.source_mask)
-        labels, weight = batch.labels.to(scores.dtype), scores.new_tensor(weights) if weights else None
+        labels, weight = (
+            batch.labels.to(scores.dtype),
+            scores.new_tensor(weights) if weights else None,
+        )
         if several:
             losses = F.binary_cross_entropy_with_logits(scores, labels, weight, reduction="sum")
             return losses / labels.size(1), len(labels)
-        return F.cross_entropy(scores, labels, weight, label_smoothing=smoothing, reduction="sum"), len(labels)
+        return F.cross_entropy(
+            scores, labels, weight, label_smoothing=smoothing, reduction="sum"
+        ), len(labels)
 
     return loss
 
@@ -66,7 +74,9 @@ def with_unknowns(ids: Int[Tensor, "B T"], rate: float) -> Int[Tensor, "B T"]:
     """Some words replaced by the unknown token, so that the model learns not to lean on any one of them."""
     if rate == 0 or not torch.is_grad_enabled():
         return ids
-    return ids.masked_fill((torch.rand(ids.shape, device=ids.device) < rate) & (ids > UNKNOWN), UNKNOWN)
+    return ids.masked_fill(
+        (torch.rand(ids.shape, device=ids.device) < rate) & (ids > UNKNOWN), UNKNOWN
+    )
 
 
 LOGITS_AT_ONCE = 2**21
@@ -96,7 +106,9 @@ def smoothed_cross_entropy(
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, tokens: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, tokens: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
+    ) -> Tensor:
         n_tokens = len(tokens)
         loss = x.new_zeros((), dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
         x_grad, tokens_grad = torch.empty_like(x), torch.zeros_like(tokens)

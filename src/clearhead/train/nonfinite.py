@@ -27,7 +27,9 @@ def first_place(model: nn.Module, loss: Loss, batches: Sequence[Batch]) -> str:
         if not parameter.isfinite().all():
             return f"the weight {name} itself"
     found: list[str] = []
-    hooks = [module.register_forward_hook(noting(name, found)) for name, module in model.named_modules()]
+    hooks = [
+        module.register_forward_hook(noting(name, found)) for name, module in model.named_modules()
+    ]
     device = next(model.parameters()).device
     with torch.no_grad():
         for batch in batches:

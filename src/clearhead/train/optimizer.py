@@ -21,14 +21,26 @@ PAPER_EPS = 1e-9
 
 def optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
     """The optimizers that share the parameters that learn between them."""
-    learning = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-    matrices = {name: parameter for name, parameter in learning.items() if is_hidden_matrix(name, parameter)}
+    learning = {
+        name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
+    }
+    matrices = {
+        name: parameter for name, parameter in learning.items() if is_hidden_matrix(name, parameter)
+    }
     others = {name: parameter for name, parameter in learning.items() if name not in matrices}
     if not others:
-        raise ConfigError(f"train.freeze = {config.freeze} leaves nothing to learn.\nFreeze fewer layers.")
-    rate, decay, shares = config.learning_rate, config.weight_decay, rate_shares(model, config.layer_decay)
+        raise ConfigError(
+            f"train.freeze = {config.freeze} leaves nothing to learn.\nFreeze fewer layers."
+        )
+    rate, decay, shares = (
+        config.learning_rate,
+        config.weight_decay,
+        rate_shares(model, config.layer_decay),
+    )
     if config.optimizer == "adam":
-        return [Adam(groups(matrices | others, rate, shares), rate, PAPER_BETAS, PAPER_EPS, fused=True)]
+        return [
+            Adam(groups(matrices | others, rate, shares), rate, PAPER_BETAS, PAPER_EPS, fused=True)
+        ]
     if config.optimizer == "adamw":
         both = [*groups(matrices, rate, shares, decay), *groups(others, rate, shares)]
         return [AdamW(both, rate, PAPER_BETAS, PAPER_EPS, fused=True)]
@@ -46,7 +58,9 @@ def groups(
     alike: dict[float, list[Tensor]] = defaultdict(list)
     for name, parameter in parameters.items():
         alike[shares[name]].append(parameter)
-    return [{"params": each, "lr": rate * share, "weight_decay": decay} for share, each in alike.items()]
+    return [
+        {"params": each, "lr": rate * share, "weight_decay": decay} for share, each in alike.items()
+    ]
 
 
 def is_hidden_matrix(name: str, parameter: Tensor) -> bool:
@@ -63,7 +77,11 @@ class Muon(Optimizer):
     """
 
     def __init__(
-        self, matrices: Iterable[Tensor] | list[dict[str, Any]], lr: float, weight_decay: float, momentum: float = 0.95
+        self,
+        matrices: Iterable[Tensor] | list[dict[str, Any]],
+        lr: float,
+        weight_decay: float,
+        momentum: float = 0.95,
     ) -> None:
         super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
 
@@ -74,13 +92,17 @@ class Muon(Optimizer):
             rate, decay = group["lr"], group["lr"] * group["weight_decay"]
             for alike in self.by_shape(group["params"], group["momentum"]).values():
                 steps = orthogonalised(torch.cat([step for _, step in alike]))
-                for (weight, _), step in zip(alike, torch.split(steps, [len(step) for _, step in alike]), strict=True):
+                for (weight, _), step in zip(
+                    alike, torch.split(steps, [len(step) for _, step in alike]), strict=True
+                ):
                     weight.mul_(1 - decay)
                     scale = math.sqrt(max(1.0, step.size(1) / step.size(2)))
                     weight.add_(like(weight, step.flatten(0, 1)), alpha=-rate * scale)
         return None
 
-    def by_shape(self, matrices: list[Tensor], momentum: float) -> dict[Any, list[tuple[Tensor, Tensor]]]:
+    def by_shape(
+        self, matrices: list[Tensor], momentum: float
+    ) -> dict[Any, list[tuple[Tensor, Tensor]]]:
         """Each matrix with the step it would take (Nesterov's momentum), as a stack of one or three, by shape."""
         shapes: dict[Any, list[tuple[Tensor, Tensor]]] = defaultdict(list)
         for weight in matrices:
@@ -103,5 +125,7 @@ def orthogonalised(x: Float[Tensor, "N R C"], n_iterations: int = 5) -> Float[Te
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
     for _ in range(n_iterations):
         gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=-4.7750, alpha=2.0315), x, beta=3.4445)
+        x = torch.baddbmm(
+            x, torch.baddbmm(gram, gram, gram, beta=-4.7750, alpha=2.0315), x, beta=3.4445
+        )
     return x

@@ -51,7 +51,9 @@ def parse_budget(text: str) -> Budget:
     parts = re.findall(PART, text)
     units = {unit.removesuffix("s") or "s" for _, unit in parts}
     if re.sub(PART, "", text).strip() or (units & {"step", "epoch"} and len(parts) > 1):
-        raise ConfigError(f'The budget "{text}" is not understood.\nGive "45m", "1h 30m", "8000 steps" or "20 epochs".')
+        raise ConfigError(
+            f'The budget "{text}" is not understood.\nGive "45m", "1h 30m", "8000 steps" or "20 epochs".'
+        )
     if not parts:
         return Budget()
     number = float(parts[0][0])
@@ -73,8 +75,13 @@ class Plan:
 
 
 def planned(
-    config: Config, budget: Budget, n_tokens: int, loss: Loss, batches: Callable[[int], Batches[Any]], world: int = 1,
-) -> Plan:  # fmt: skip
+    config: Config,
+    budget: Budget,
+    n_tokens: int,
+    loss: Loss,
+    batches: Callable[[int], Batches[Any]],
+    world: int = 1,
+) -> Plan:
     """Settings with all that was left open chosen; `n_tokens` are predicted in a pass, `batches` makes them by size.
 
     A number of updates that was given stands, whatever the time; `world` processes see as many batches in an update.
@@ -86,12 +93,20 @@ def planned(
     else:
         total = n_tokens * (budget.epochs or default_epochs(n_tokens))
     if "batch_tokens" not in config.data.model_fields_set:
-        largest = max([size for size in BATCH_TOKENS if total / size >= UPDATES], default=BATCH_TOKENS[0])
+        largest = max(
+            [size for size in BATCH_TOKENS if total / size >= UPDATES], default=BATCH_TOKENS[0]
+        )
         config = config.but(data=config.data.but(batch_tokens=largest))
         reasons.append(f"batches of {largest:,} tokens: about {total / largest:,.0f} updates")
     n_batches = len(batches(config.data.batch_tokens)) / config.train.accumulate / world
-    steps = config.train.max_steps or budget.steps or min(MOST_UPDATES, max(1, round(total / n_tokens * n_batches)))
-    reasons.append(f"{steps:,} updates: {steps / n_batches:.1f} passes of {n_tokens:,} predictions each")
+    steps = (
+        config.train.max_steps
+        or budget.steps
+        or min(MOST_UPDATES, max(1, round(total / n_tokens * n_batches)))
+    )
+    reasons.append(
+        f"{steps:,} updates: {steps / n_batches:.1f} passes of {n_tokens:,} predictions each"
+    )
     seconds = None if config.train.max_steps else budget.seconds
     return Plan(config.but(train=config.train.but(max_steps=steps)), steps, seconds, tuple(reasons))
 
@@ -102,7 +117,11 @@ def default_epochs(n_tokens: int) -> float:
 
 
 def sized(
-    config: Config, seconds: float, n_tokens: int, loss: Loss, batches: Callable[[int], Batches[Any]]
+    config: Config,
+    seconds: float,
+    n_tokens: int,
+    loss: Loss,
+    batches: Callable[[int], Batches[Any]],
 ) -> tuple[Config, float, list[str]]:
     """The largest size that gets through the data often enough in the time, its speed in tokens/s, and the reasons."""
     given = config.model.model_dump(exclude_unset=True)
@@ -116,13 +135,19 @@ def sized(
         measured = probed(model, config.train, loss, batches(config.data.batch_tokens), seconds)
         passes = measured * seconds / n_tokens
         about = f"{measured:,.0f} tokens/s on this machine would see the data {passes:.1f} times"
-        if speed and passes < PASSES and measured * seconds / config.data.batch_tokens < ENOUGH_UPDATES:
+        if (
+            speed
+            and passes < PASSES
+            and measured * seconds / config.data.batch_tokens < ENOUGH_UPDATES
+        ):
             return config, speed, [*reasons, f"not {name}: {about}, which is too few for its size"]
         config, speed, reasons = config.but(model=model), measured, [f"{name}: {about}"]
     return config, speed, reasons
 
 
-def probed(model: ModelConfig, train: TrainConfig, loss: Loss, batches: Batches[Any], budget: float) -> float:
+def probed(
+    model: ModelConfig, train: TrainConfig, loss: Loss, batches: Batches[Any], budget: float
+) -> float:
     """Tokens per second that a model of this shape learns from on this machine."""
     enough = min(PROBE_SECONDS, PROBE_SHARE * budget)
     transformer = Transformer(model)

@@ -54,7 +54,9 @@ def joined_ranks(device: torch.device) -> Iterator[Ranks]:
     # After a restart, the store that torchrun shares still holds the addresses of the processes that died.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     store = dist.PrefixStore(attempt, store)  # type: ignore[attr-defined]
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", store=store, rank=rank, world_size=world)
+    dist.init_process_group(
+        "nccl" if device.type == "cuda" else "gloo", store=store, rank=rank, world_size=world
+    )
     yield Ranks(rank, world, device.type)
     dist.barrier()  # not after an error: the others would never come
     dist.destroy_process_group()

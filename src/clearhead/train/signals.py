@@ -23,7 +23,9 @@ class StopFlag:
 def stop_on_signals() -> Iterator[StopFlag]:
     """While inside, Ctrl-C and SIGTERM only raise a flag."""
     flag = StopFlag()
-    before = {number: signal.signal(number, flag.note) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, flag.note) for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield flag
     finally:

@@ -75,7 +75,10 @@ class State:
 
     def tensors(self) -> dict[str, Tensors]:
         """The tensors of a checkpoint, by file."""
-        files = {"weights": whole(self.model.state_dict()), "optimizer": whole(dict(self.optimizer_tensors()))}
+        files = {
+            "weights": whole(self.model.state_dict()),
+            "optimizer": whole(dict(self.optimizer_tensors())),
+        }
         return files if self.average is None else files | {"average": whole(self.average.tensors)}
 
     def optimizer_tensors(self) -> Iterable[tuple[str, Tensor]]:
@@ -98,7 +101,12 @@ class State:
         """Become what was saved."""
         load(self.model.state_dict(), checkpoint.tensors("weights"))
         saved = checkpoint.tensors("optimizer")
-        owner = {p: optimizer for optimizer in self.optimizers for g in optimizer.param_groups for p in g["params"]}
+        owner = {
+            p: optimizer
+            for optimizer in self.optimizers
+            for g in optimizer.param_groups
+            for p in g["params"]
+        }
         for name, parameter in self.model.named_parameters():
             if parameter not in owner:  # it is frozen
                 continue
@@ -124,6 +132,8 @@ def load(into: Tensors, saved: Tensors) -> None:
     """Copy tensors by name; each must be there."""
     if into.keys() != saved.keys():
         odd = ", ".join(sorted(into.keys() ^ saved.keys())[:3])
-        raise FolderError(f"The checkpoint is of another model: {odd} is only on one side.\nUse another --into.")
+        raise FolderError(
+            f"The checkpoint is of another model: {odd} is only on one side.\nUse another --into."
+        )
     for name, tensor in into.items():
         tensor.copy_(like(tensor, saved[name]))

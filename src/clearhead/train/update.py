@@ -70,9 +70,14 @@ def shared(objective: Objective, config: TrainConfig, ranks: Ranks) -> nn.Module
 
 
 def update(
-    objective: nn.Module, batches: Iterable[Batch], seed: int, clip: float, splits: int, ranks: Ranks,
+    objective: nn.Module,
+    batches: Iterable[Batch],
+    seed: int,
+    clip: float,
+    splits: int,
+    ranks: Ranks,
     stop: Callable[[], bool] = lambda: False,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Leave the clipped gradient of the mean loss, over all batches and processes, on the parameters.
 
     Each loss is a sum, and its gradient is divided by the number of predictions of all processes together: several
@@ -92,7 +97,9 @@ def update(
         totals[1] += n_tokens
     totals[2] = stop()  # asked as late as can be: a signal that comes during an update ends with it
     total, n_tokens, stops = ranks.add_up(totals).tolist()
-    gradients = [parameter.grad for parameter in objective.parameters() if parameter.grad is not None]
+    gradients = [
+        parameter.grad for parameter in objective.parameters() if parameter.grad is not None
+    ]
     scale = ranks.world / n_tokens  # the processes' gradients come as their mean
     norm = float(torch.nn.utils.get_total_norm(gradients)) * scale
     if math.isfinite(norm):
@@ -102,7 +109,11 @@ def update(
 
 def together_at(last: bool, objective: nn.Module) -> AbstractContextManager[Any]:
     """Processes exchange gradients only after the last piece."""
-    return objective.no_sync() if isinstance(objective, DistributedDataParallel) and not last else nullcontext()
+    return (
+        objective.no_sync()
+        if isinstance(objective, DistributedDataParallel) and not last
+        else nullcontext()
+    )
 
 
 def split(batch: Batch, n_pieces: int) -> list[Batch]:
@@ -110,5 +121,8 @@ def split(batch: Batch, n_pieces: int) -> list[Batch]:
     if n_pieces == 1:
         return [batch]
     columns = {f.name: getattr(batch, f.name).tensor_split(n_pieces) for f in fields(batch)}
-    pieces = [replace(batch, **{name: parts[i] for name, parts in columns.items()}) for i in range(n_pieces)]
+    pieces = [
+        replace(batch, **{name: parts[i] for name, parts in columns.items()})
+        for i in range(n_pieces)
+    ]
     return [piece for piece in pieces if len(piece.indices)]

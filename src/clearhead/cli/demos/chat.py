@@ -37,7 +37,9 @@ def settings(data: Path, into: Path) -> "Config":
         model=ModelConfig.preset("tiny", n_decoder_layers=3, dropout=0.0),
         tokenizer=TokenizerConfig(vocab_size=1_000),
         data=DataConfig(
-            files=(str(seen / "train.jsonl"),), validation_files=(str(seen / "valid.jsonl"),), batch_tokens=2_048
+            files=(str(seen / "train.jsonl"),),
+            validation_files=(str(seen / "valid.jsonl"),),
+            batch_tokens=2_048,
         ),
         train=TrainConfig(max_steps=480, validate_every=80, label_smoothing=0.0),
     )
@@ -58,10 +60,17 @@ def prepared(console: "Console", data: Path) -> None:
         "valid": conversations(N_VALIDATION, seed=1, held_out=True),
         "test": conversations(N_TEST, seed=2, held_out=True),
     }
-    lines = {f"{name}.jsonl": [json.dumps({"turns": each.turns}) for each in some] for name, some in talks.items()}
+    lines = {
+        f"{name}.jsonl": [json.dumps({"turns": each.turns}) for each in some]
+        for name, some in talks.items()
+    }
     written(data, lines)  # type: ignore[arg-type]
     told(console, next(each.turns for each in talks["train"] if 6 <= len(each.turns) <= 10))
-    say(console, "", f"The files are in {data}, one conversation a line, as you would bring your own.")
+    say(
+        console,
+        "",
+        f"The files are in {data}, one conversation a line, as you would bring your own.",
+    )
 
 
 def shown(console: "Console", into: Path, data: Path) -> None:
@@ -70,7 +79,11 @@ def shown(console: "Console", into: Path, data: Path) -> None:
     from clearhead.tasks.turns import read_conversations
 
     bot, test = Chatbot.load(into), list(read_conversations(data / "test.jsonl"))
-    say(console, "A talk with it", "You can say such things in other words; here is what it answers.")
+    say(
+        console,
+        "A talk with it",
+        "You can say such things in other words; here is what it answers.",
+    )
     for opening in OPENINGS:
         bot.reset()
         for text in opening.split("|"):
@@ -84,7 +97,9 @@ def shown(console: "Console", into: Path, data: Path) -> None:
         f"info {into}",
         "train YOURS.tsv --task chat --into runs/yours --budget 45m",
     ]
-    suggested(console, "It knows this small talk and nothing else; outside it, it guesses. Try:", commands)
+    suggested(
+        console, "It knows this small talk and nothing else; outside it, it guesses. Try:", commands
+    )
 
 
 def measured(console: "Console", bot: "Chatbot", test: "Sequence[Conversation]") -> None:
@@ -102,7 +117,9 @@ def measured(console: "Console", bot: "Chatbot", test: "Sequence[Conversation]")
         f"In {len(test):,} conversations that it never saw, it is asked {len(asked):,} times for something that it was "
         f"told turns before: {n_right:,} of its answers are right to the letter.",
     )
-    say(console, "", f"Over all it has to say there: {bot.perplexity(each.turns for each in test)}.")
+    say(
+        console, "", f"Over all it has to say there: {bot.perplexity(each.turns for each in test)}."
+    )
 
 
 def told(console: "Console", turns: "Sequence[str]") -> None:

@@ -29,7 +29,9 @@ def settings(data: Path, into: Path) -> "Config":
     seen = Path(os.path.relpath(data, into))
     return Config(
         model=ModelConfig.preset("tiny", n_encoder_layers=2, dropout=0.0),
-        data=DataConfig(files=(str(seen / "train.tsv"),), validation_files=(str(seen / "valid.tsv"),)),
+        data=DataConfig(
+            files=(str(seen / "train.tsv"),), validation_files=(str(seen / "valid.tsv"),)
+        ),
         train=TrainConfig(
             max_steps=450,
             validate_every=75,
@@ -57,9 +59,19 @@ def prepared(console: "Console", data: Path) -> None:
         "valid": some_reviews(N_VALIDATION, seed=1, held_out=True),
         "test": some_reviews(N_TEST, seed=2, held_out=True),
     }
-    written(data, {f"{name}.tsv": (f"{one.labels[0]}\t{one.text}" for one in some) for name, some in parts.items()})
+    written(
+        data,
+        {
+            f"{name}.tsv": (f"{one.labels[0]}\t{one.text}" for one in some)
+            for name, some in parts.items()
+        },
+    )
     table(console, [(one.text, one.labels[0]) for one in parts["train"][:5]])
-    say(console, "", f"The files are in {data}, a label, a tab and a text on each line, as you would bring your own.")
+    say(
+        console,
+        "",
+        f"The files are in {data}, a label, a tab and a text on each line, as you would bring your own.",
+    )
 
 
 def shown(console: "Console", into: Path, data: Path) -> None:
@@ -70,13 +82,25 @@ def shown(console: "Console", into: Path, data: Path) -> None:
 
     classifier = Classifier.load(into)
     say(console, "Texts of your own", "It says how sure it is, and the sureness is calibrated.")
-    table(console, [(one.text, f"{one} ({one.probability:.0%})") for one in classifier.classify(list(TEXTS))])
-    say(console, "How good it is", f"On {N_TEST:,} reviews with pairs of words that it never saw together:")
+    table(
+        console,
+        [(one.text, f"{one} ({one.probability:.0%})") for one in classifier.classify(list(TEXTS))],
+    )
+    say(
+        console,
+        "How good it is",
+        f"On {N_TEST:,} reviews with pairs of words that it never saw together:",
+    )
     for line in str(assess(classifier, list(labelled(data / "test.tsv")))).split("\n"):
         console.print(f"  {line}", soft_wrap=True)
     console.print()
     commands = [
-        f'classify {into} "{TEXTS[1]}" --probabilities', f"classify {into}", f"evaluate {into} {data / 'test.tsv'}",
-        f"info {into}", "train YOURS.tsv --task classification --into runs/yours",
-    ]  # fmt: skip
-    suggested(console, "It knows these words and no others; outside them, it guesses. Try:", commands)
+        f'classify {into} "{TEXTS[1]}" --probabilities',
+        f"classify {into}",
+        f"evaluate {into} {data / 'test.tsv'}",
+        f"info {into}",
+        "train YOURS.tsv --task classification --into runs/yours",
+    ]
+    suggested(
+        console, "It knows these words and no others; outside them, it guesses. Try:", commands
+    )

@@ -36,7 +36,9 @@ def written(data: Path, files: dict[str, Iterable[str]]) -> None:
     unfinished = data.with_name(data.name + ".unfinished")
     unfinished.mkdir(parents=True, exist_ok=True)
     for name, lines in files.items():
-        (unfinished / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+        (unfinished / name).write_text(
+            "".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n"
+        )
     unfinished.rename(data)
 
 

@@ -52,10 +52,22 @@ def corpus(data: Path) -> "dict[str, list[Pair]]":
     if not data.exists():
         training = training_pairs(N_TRAINING)
         held_out = held_out_pairs(N_VALIDATION + N_TEST, training)
-        parts = {"train": training, "valid": held_out[:N_VALIDATION], "test": held_out[N_VALIDATION:]}
-        sides = {name: zip(("en", "de"), zip(*part, strict=True), strict=True) for name, part in parts.items()}
-        written(data, {f"{name}.{code}": lines for name, both in sides.items() for code, lines in both})
-    return {name: list(pairs(data / f"{name}.en", data / f"{name}.de")) for name in ("train", "valid", "test")}
+        parts = {
+            "train": training,
+            "valid": held_out[:N_VALIDATION],
+            "test": held_out[N_VALIDATION:],
+        }
+        sides = {
+            name: zip(("en", "de"), zip(*part, strict=True), strict=True)
+            for name, part in parts.items()
+        }
+        written(
+            data, {f"{name}.{code}": lines for name, both in sides.items() for code, lines in both}
+        )
+    return {
+        name: list(pairs(data / f"{name}.en", data / f"{name}.de"))
+        for name in ("train", "valid", "test")
+    }
 
 
 def prepared(console: "Console", data: Path) -> None:
@@ -68,7 +80,10 @@ def prepared(console: "Console", data: Path) -> None:
         f"are kept out of training; {N_TEST:,} sentences with them are the test. Learning them by heart will not help.",
     )
     training = corpus(data)["train"]
-    table(console, [(pair.source, pair.target) for pair in training if len(pair.source.split()) > 6][:4])
+    table(
+        console,
+        [(pair.source, pair.target) for pair in training if len(pair.source.split()) > 6][:4],
+    )
     say(console, "", f"The files are in {data}, one sentence a line, as you would bring your own.")
 
 
@@ -86,18 +101,27 @@ def shown(console: "Console", into: Path, data: Path) -> None:
         f"info {into}",
         "train YOURS.en YOURS.de --into runs/yours --budget 45m",
     ]
-    suggested(console, "It knows this phrasebook and nothing else; outside it, it guesses. Try:", commands)
+    suggested(
+        console, "It knows this phrasebook and nothing else; outside it, it guesses. Try:", commands
+    )
 
 
 def translated(console: "Console", translator: "Translator", test: "Sequence[Pair]") -> None:
     """Translate some sentences, and draw for one of them where the model looked."""
-    some = [pair for pair in test if 6 < len(pair.source.split()) <= MOST_WORDS][:: max(1, len(test) // 60)][:N_SHOWN]
+    some = [pair for pair in test if 6 < len(pair.source.split()) <= MOST_WORDS][
+        :: max(1, len(test) // 60)
+    ][:N_SHOWN]
     found = translator.translate([pair.source for pair in some])
     say(console, "Sentences it never saw", "Every word is known; the combination is new.")
     rows = []
     for pair, translation in zip(some, found, strict=True):
         is_right = translation.text == pair.target
-        rows.append((pair.source, translation.text if is_right else f"{translation.text} (expected: {pair.target})"))
+        rows.append(
+            (
+                pair.source,
+                translation.text if is_right else f"{translation.text} (expected: {pair.target})",
+            )
+        )
     table(console, rows)
     alignments = [translator.align(translation.source, translation.text) for translation in found]
     say(
@@ -134,8 +158,12 @@ def measured(console: "Console", translator: "Translator", test: "Sequence[Pair]
     from clearhead import metrics
 
     found = translator.translate([pair.source for pair in test], beam=1)
-    score = metrics.bleu([translation.text for translation in found], [pair.target for pair in test])
-    n_right = sum(translation.text == pair.target for translation, pair in zip(found, test, strict=True))
+    score = metrics.bleu(
+        [translation.text for translation in found], [pair.target for pair in test]
+    )
+    n_right = sum(
+        translation.text == pair.target for translation, pair in zip(found, test, strict=True)
+    )
     say(
         console,
         "How good it is",

@@ -66,17 +66,25 @@ def shown(console: "Console", into: Path, data: Path) -> None:
     from clearhead.tasks import Writer
 
     writer = Writer.load(into)
-    say(console, "Stories that nobody wrote", "The first words are given; the second hero is one that it never met.")
+    say(
+        console,
+        "Stories that nobody wrote",
+        "The first words are given; the second hero is one that it never met.",
+    )
     stories = (data / "test.txt").read_text(encoding="utf-8").splitlines()
     for opening in (OPENING, beginning(stories[1])):
         say(console, "", str(writer.write(opening, stop=["\n"])))
     measured(console, writer, stories)
     commands = [
-        f'write {into} "{OPENING}"', f'write {into} "One day" -n 3 --temperature 1 --stop "\\n"',
-        f"evaluate {into} {data / 'test.txt'}", f"info {into}",
+        f'write {into} "{OPENING}"',
+        f'write {into} "One day" -n 3 --temperature 1 --stop "\\n"',
+        f"evaluate {into} {data / 'test.txt'}",
+        f"info {into}",
         "train YOURS.txt --task writing --into runs/yours --budget 45m",
-    ]  # fmt: skip
-    suggested(console, "It knows these stories and nothing else; outside them, it guesses. Try:", commands)
+    ]
+    suggested(
+        console, "It knows these stories and nothing else; outside them, it guesses. Try:", commands
+    )
 
 
 def beginning(story: str) -> str:
@@ -91,11 +99,18 @@ def measured(console: "Console", writer: "Writer", stories: list[str]) -> None:
     packed = 8 * len(lzma.compress(text.encode(), preset=9)) / len(text.encode())
     openings = [beginning(story) for story in stories[:N_TOLD]]
     heroes = [opening.partition("named ")[2].split(".")[0] for opening in openings]
-    n_kept = sum(hero in writer.write(start, stop=["\n"]).text for start, hero in zip(openings, heroes, strict=True))
+    n_kept = sum(
+        hero in writer.write(start, stop=["\n"]).text
+        for start, hero in zip(openings, heroes, strict=True)
+    )
     say(
         console,
         "How good it is",
         f"On {len(stories):,} stories about heroes that it never met: {found}. A general compressor (xz) needs "
         f"{packed:.2f} bits per byte for them.",
     )
-    say(console, "", f"Given the first words of {N_TOLD} of them, it came back to the hero's name in {n_kept}.")
+    say(
+        console,
+        "",
+        f"Given the first words of {N_TOLD} of them, it came back to the hero's name in {n_kept}.",
+    )

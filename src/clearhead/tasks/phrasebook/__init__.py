@@ -45,7 +45,9 @@ def training_pairs(n: int, seed: int = 0) -> list[Pair]:
 
 def held_out_pairs(n: int, training: Sequence[Pair], seed: int = 0) -> list[Pair]:
     """Distinct pairs, each with a combination that the training lacks, all of words that it has."""
-    known = [{word for text in side for word in words(text)} for side in zip(*training, strict=True)]
+    known = [
+        {word for text in side for word in words(text)} for side in zip(*training, strict=True)
+    ]
     held_out = (Pair(each.source, each.target) for each in phrasebook(seed) if is_held_out(each))
     familiar = (pair for pair in held_out if all(map(set.issuperset, known, map(words, pair))))
     return list(islice(familiar, n))

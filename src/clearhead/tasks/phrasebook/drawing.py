@@ -13,7 +13,7 @@ from clearhead.tasks.phrasebook.grammar import (
     noun_phrase,
     pronoun,
     with_preposition,
-)  # fmt: skip
+)
 from clearhead.tasks.phrasebook.lexicon import (
     ALL_ADJECTIVES,
     ALL_NOUNS,
@@ -30,7 +30,7 @@ from clearhead.tasks.phrasebook.lexicon import (
     Noun,
     Verb,
     kinds,
-)  # fmt: skip
+)
 
 T = TypeVar("T")
 DETERMINERS = ("the", "the", "this", "a", "a", "a", "several", "several", "whose", "whose")
@@ -63,12 +63,21 @@ class Drawing:
         return self.random.choice(list(options))
 
     def thing(
-        self, wanted: Collection[str], only: Collection[str] = DETERMINERS, negated: bool = False,
-        described: float = 0.5, but: str = "", many: float = 0.25,
-    ) -> Phrase:  # fmt: skip
+        self,
+        wanted: Collection[str],
+        only: Collection[str] = DETERMINERS,
+        negated: bool = False,
+        described: float = 0.5,
+        but: str = "",
+        many: float = 0.25,
+    ) -> Phrase:
         """A noun of a wanted kind with a determiner that suits both, and perhaps an adjective."""
-        noun = self.among([noun for noun in ALL_NOUNS if noun.kind in wanted and noun.english != but])
-        determiner = self.among([each for each in DETERMINERS_OF.get(noun.kind, DETERMINERS) if each in only])
+        noun = self.among(
+            [noun for noun in ALL_NOUNS if noun.kind in wanted and noun.english != but]
+        )
+        determiner = self.among(
+            [each for each in DETERMINERS_OF.get(noun.kind, DETERMINERS) if each in only]
+        )
         is_many = determiner in DEFINITE and noun.kind not in ONE_AT_A_TIME and self.chance(many)
         plural = determiner == "several" or is_many
         if negated and determiner not in DEFINITE:
@@ -77,7 +86,9 @@ class Drawing:
             determiner = self.among(["", "", "", *NUMBERS][:6])
         elif determiner == "whose":
             determiner = self.among(POSSESSIVES)
-        return noun_phrase(noun, determiner, plural, self.adjective(noun) if self.chance(described) else None)
+        return noun_phrase(
+            noun, determiner, plural, self.adjective(noun) if self.chance(described) else None
+        )
 
     def adjective(self, noun: Noun) -> Adjective | None:
         """One that the noun can be, if there is any."""
@@ -88,19 +99,28 @@ class Drawing:
         return found
 
     def somebody(
-        self, subject: Phrase | None = None, only: Collection[str] = DETERMINERS, negated: bool = False
+        self,
+        subject: Phrase | None = None,
+        only: Collection[str] = DETERMINERS,
+        negated: bool = False,
     ) -> Phrase:
         """A person, at times just a pronoun; if there is a subject, another one than that."""
         if not self.chance(0.6 if subject is None else 0.25):
-            return self.thing(kinds("people"), only, negated, 0.2, "" if subject is None else subject.noun)
+            return self.thing(
+                kinds("people"), only, negated, 0.2, "" if subject is None else subject.noun
+            )
         found = pronoun(self.among(PRONOUNS))
         clash = subject is not None and {subject.subject, found.english} in CLASHES
         return self.somebody(subject, only, negated) if clash else found
 
     def clause(
-        self, forms: str = "phstm", verbs: Sequence[Verb] = ALL_VERBS, subject: Phrase | None = None,
-        may_deny: bool = True, without: str = "",
-    ) -> Clause:  # fmt: skip
+        self,
+        forms: str = "phstm",
+        verbs: Sequence[Verb] = ALL_VERBS,
+        subject: Phrase | None = None,
+        may_deny: bool = True,
+        without: str = "",
+    ) -> Clause:
         """Somebody doing something, with what goes with it; `without` is what a question asks for."""
         wanted = set(forms)
         verb = self.among([verb for verb in verbs if not wanted.isdisjoint(verb.uses)])
@@ -108,7 +128,11 @@ class Drawing:
         form = self.among(MODALS) if form == "m" else form
         negated = may_deny and form != "h" and self.chance(0.2)
         if subject is None:
-            subject = self.thing({"vehicle"}, DEFINITE) if verb.case == "run" else self.somebody(only=DEFINITE)
+            subject = (
+                self.thing({"vehicle"}, DEFINITE)
+                if verb.case == "run"
+                else self.somebody(only=DEFINITE)
+            )
         objects = self.objects(verb, subject, negated, without)
         goal = self.goal(verb, negated)
         company = self.company(subject) if "w" in verb.uses and self.chance(0.25) else Adverb()
@@ -117,7 +141,9 @@ class Drawing:
         time = Adverb() if without == "time" else self.time(verb, form, negated)
         return Clause(subject, verb, form, negated, objects, goal, company, place, time)
 
-    def objects(self, verb: Verb, subject: Phrase, negated: bool, without: str) -> tuple[Phrase, ...]:
+    def objects(
+        self, verb: Verb, subject: Phrase, negated: bool, without: str
+    ) -> tuple[Phrase, ...]:
         whom = (self.somebody(subject, DEFINITE),) if verb.case == "two" else ()
         if verb.case in ("-", "to", "run") or without == "object":
             return whom
@@ -126,7 +152,11 @@ class Drawing:
         if whom and whom[0].english == "her":  # to show her old books: whose are they?
             only = DEFINITE
         is_person = things != verb.kinds and (not things or self.chance(0.5))
-        found = self.somebody(subject, only, negated) if is_person else self.thing(things, only, negated)
+        found = (
+            self.somebody(subject, only, negated)
+            if is_person
+            else self.thing(things, only, negated)
+        )
         if found.noun:
             self.combinations.add(" ".join(filter(None, [verb.english, verb.particle, found.noun])))
         return (*whom, found)
@@ -161,9 +191,21 @@ class Drawing:
         return Adverb(f"with {whom.english}", with_preposition("mit", whom, DAT))
 
     def time(self, verb: Verb, form: str, negated: bool) -> Adverb:
-        if "c" in verb.uses and not negated and (not verb.kinds & kinds("people") or self.chance(0.6)):
+        if (
+            "c" in verb.uses
+            and not negated
+            and (not verb.kinds & kinds("people") or self.chance(0.6))
+        ):
             (english, german), (day, tag) = self.among(CLOCK.items()), self.among(ON_DAYS.items())
             has_day = verb.case == "run" and self.chance(0.4)
-            return Adverb(f"{day} {english}", f"{tag} {german}") if has_day else Adverb(english, german)
+            return (
+                Adverb(f"{day} {english}", f"{tag} {german}")
+                if has_day
+                else Adverb(english, german)
+            )
         times = TIMES["m" if form in MODALS else form]
-        return Adverb(*self.among(times.items())) if times and (form == "h" or self.chance(0.6)) else Adverb()
+        return (
+            Adverb(*self.among(times.items()))
+            if times and (form == "h" or self.chance(0.6))
+            else Adverb()
+        )

@@ -2,7 +2,16 @@
 
 from typing import Literal, NamedTuple
 
-from clearhead.tasks.phrasebook.lexicon import ENDINGS, MODALS, NUMBERS, POSSESSIVES, PRONOUNS, Adjective, Noun, Verb
+from clearhead.tasks.phrasebook.lexicon import (
+    ENDINGS,
+    MODALS,
+    NUMBERS,
+    POSSESSIVES,
+    PRONOUNS,
+    Adjective,
+    Noun,
+    Verb,
+)
 
 Order = Literal["statement", "time first", "place first", "question", "clause", "request"]
 NOM, ACC, DAT = range(3)
@@ -55,15 +64,27 @@ def pronoun(name: str) -> Phrase:
     return Phrase(subject, english, tuple(german), agreement)
 
 
-def noun_phrase(noun: Noun, determiner: str, plural: bool = False, adjective: Adjective | None = None) -> Phrase:
+def noun_phrase(
+    noun: Noun, determiner: str, plural: bool = False, adjective: Adjective | None = None
+) -> Phrase:
     """`determiner` is the, this, a, no (which English says with `not … a`), a possessive, a number or nothing."""
     number = "mfn".index(noun.gender) if not plural else 3
     described = [] if adjective is None else [adjective.english]
     words = [*described, noun.english_plural if plural else noun.english]
     english = " ".join(filter(None, [english_determiner(determiner, plural, words[0]), *words]))
-    german = tuple(german_phrase(noun, determiner, number, adjective, case) for case in (NOM, ACC, DAT))
+    german = tuple(
+        german_phrase(noun, determiner, number, adjective, case) for case in (NOM, ACC, DAT)
+    )
     definite = determiner in {"the", "this", *POSSESSIVES}
-    return Phrase(english, english, german, PLURAL if plural else THIRD, definite, noun.english, "".join(described))
+    return Phrase(
+        english,
+        english,
+        german,
+        PLURAL if plural else THIRD,
+        definite,
+        noun.english,
+        "".join(described),
+    )
 
 
 def english_determiner(determiner: str, plural: bool, following: str) -> str:
@@ -76,7 +97,9 @@ def english_determiner(determiner: str, plural: bool, following: str) -> str:
     return determiner
 
 
-def german_phrase(noun: Noun, determiner: str, number: int, adjective: Adjective | None, case: int) -> str:
+def german_phrase(
+    noun: Noun, determiner: str, number: int, adjective: Adjective | None, case: int
+) -> str:
     """The article shows gender and case, and the adjective shows what the article does not."""
     stems = {"the": "d", "this": "dies", "a": "ein", "no": "kein", **POSSESSIVES, **NUMBERS, "": ""}
     if determiner in ("the", "this"):
@@ -117,7 +140,12 @@ def with_preposition(preposition: str, phrase: Phrase, case: int) -> str:
 def english(clause: Clause, order: Order = "statement", question: str = "") -> str:
     """The clause in English, small letters first and no full stop."""
     auxiliary, rest, plain = english_verb(clause)
-    tail = [*english_objects(clause), clause.goal.english, clause.company.english, clause.place.english]
+    tail = [
+        *english_objects(clause),
+        clause.goal.english,
+        clause.company.english,
+        clause.place.english,
+    ]
     subject, time = clause.subject.subject, clause.time.english
     negation = "not" if clause.negated else ""
     told = [subject, *([plain] if plain and not negation else [auxiliary, negation, rest])]
@@ -145,12 +173,20 @@ def english_verb(clause: Clause) -> tuple[str, str, str]:
         case "t":
             return "did", verb.english, verb.past
         case "h" | "s" | "i":
-            return do, verb.english, third_person(verb.english) if agreement == THIRD else verb.english
+            return (
+                do,
+                verb.english,
+                third_person(verb.english) if agreement == THIRD else verb.english,
+            )
     auxiliary, opening, *_ = MODALS[clause.form]
     if auxiliary != "do":
         return auxiliary, opening + verb.english, ""
     modal, to, _ = opening.split(" ")
-    return do, opening + verb.english, f"{third_person(modal) if agreement == THIRD else modal} {to} {verb.english}"
+    return (
+        do,
+        opening + verb.english,
+        f"{third_person(modal) if agreement == THIRD else modal} {to} {verb.english}",
+    )
 
 
 def third_person(verb: str) -> str:
@@ -214,5 +250,7 @@ def middle(clause: Clause, time: str, place: str) -> list[str]:
     is_denied_by_article = any(not phrase.definite for phrase in clause.objects)
     negation = "nicht" if clause.negated and not is_denied_by_article else ""
     company, goal = clause.company.german, clause.goal.german
-    circumstances = [place, negation, goal] if phrases and not company else [negation, company, goal, place]
+    circumstances = (
+        [place, negation, goal] if phrases and not company else [negation, company, goal, place]
+    )
     return [*known[:1], time, *known[1:], *circumstances, *new]

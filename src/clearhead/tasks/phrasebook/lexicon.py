@@ -122,7 +122,14 @@ PRONOUNS = {  # English subject and object; German nominative, accusative and da
     "I": "I me ich mich mir", "he": "he him er ihn ihm", "she": "she her sie sie ihr", "we": "we us wir uns uns",
     "you": "you you Sie Sie Ihnen", "they": "they them sie sie ihnen",
 }  # fmt: skip
-POSSESSIVES = {"my": "mein", "your": "Ihr", "his": "sein", "her": "ihr", "our": "unser", "their": "ihr"}
+POSSESSIVES = {
+    "my": "mein",
+    "your": "Ihr",
+    "his": "sein",
+    "her": "ihr",
+    "our": "unser",
+    "their": "ihr",
+}
 NUMBERS = {
     "two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "six": "sechs", "seven": "sieben", "eight": "acht",
     "nine": "neun", "ten": "zehn", "eleven": "elf", "twelve": "zwölf",
@@ -137,7 +144,14 @@ ONCE = {"yesterday": "gestern", "this morning": "heute Morgen", "last week": "le
 ALWAYS = {"every day": "jeden Tag", "every morning": "jeden Morgen", "every evening": "jeden Abend",
           "every week": "jede Woche"}  # fmt: skip
 ON_DAYS = {f"on {english}": f"am {german}" for english, german in DAYS.items()}
-TIMES = {"p": SOON | ON_DAYS, "t": ONCE | ON_DAYS, "m": SOON | ON_DAYS, "h": ALWAYS, "i": SOON, "s": {}}
+TIMES = {
+    "p": SOON | ON_DAYS,
+    "t": ONCE | ON_DAYS,
+    "m": SOON | ON_DAYS,
+    "h": ALWAYS,
+    "i": SOON,
+    "s": {},
+}
 CLOCK = {f"at {english} o'clock": f"um {german} Uhr" for english, german in NUMBERS.items()}
 MODALS = {  # English auxiliary and what follows it; German singular and plural
     "can": ("can", "", "kann", "können"), "should": ("should", "", "sollte", "sollten"),
@@ -168,7 +182,9 @@ class Noun(NamedTuple):
         irregular = {"man": "men", "woman": "women", "child": "children", "scarf": "scarves"}
         if re.search("[^aeiou]y$", self.english):
             return self.english[:-1] + "ies"
-        return irregular.get(self.english, self.english + ("es" if re.search("(s|ch)$", self.english) else "s"))
+        return irregular.get(
+            self.english, self.english + ("es" if re.search("(s|ch)$", self.english) else "s")
+        )
 
 
 class Verb(NamedTuple):
@@ -216,9 +232,23 @@ def verb(english: str, german: str, case: str, uses: str, objects: str) -> Verb:
     infinitive, *forms = german.split()
     prefix, _, infinitive = infinitive.rpartition("·")
     third, auxiliary, participle = forms
-    return Verb(base, past, particle, prefix, infinitive, third, auxiliary, participle, case, uses, kinds(objects))
+    return Verb(
+        base,
+        past,
+        particle,
+        prefix,
+        infinitive,
+        third,
+        auxiliary,
+        participle,
+        case,
+        uses,
+        kinds(objects),
+    )
 
 
 ALL_NOUNS = [noun(kind, entry) for kind, entries in rows(NOUNS) for entry in entries.split(", ")]
 ALL_VERBS = [verb(*row) for row in rows(VERBS)]
-ALL_ADJECTIVES = [Adjective(english, german, kinds(uses)) for english, german, uses in rows(ADJECTIVES)]
+ALL_ADJECTIVES = [
+    Adjective(english, german, kinds(uses)) for english, german, uses in rows(ADJECTIVES)
+]

@@ -18,8 +18,15 @@ from clearhead.tasks.phrasebook.grammar import (
     noun_phrase,
     pronoun,
     with_preposition,
-)  # fmt: skip
-from clearhead.tasks.phrasebook.lexicon import ALL_ADJECTIVES, ALL_NOUNS, ALL_VERBS, NUMBERS, PRONOUNS, kinds
+)
+from clearhead.tasks.phrasebook.lexicon import (
+    ALL_ADJECTIVES,
+    ALL_NOUNS,
+    ALL_VERBS,
+    NUMBERS,
+    PRONOUNS,
+    kinds,
+)
 
 Said = tuple[str, str]
 FOR_SALE, LYING = kinds("edible goods table"), kinds("clothes carried ticket written printed")
@@ -70,7 +77,9 @@ def question_why_or_when(draw: Drawing) -> Said:
 
 
 def question_where(draw: Drawing) -> Said:
-    clause = draw.clause("ptm", [verb for verb in ALL_VERBS if "l" in verb.uses], may_deny=False, without="place")
+    clause = draw.clause(
+        "ptm", [verb for verb in ALL_VERBS if "l" in verb.uses], may_deny=False, without="place"
+    )
     return f"{english(clause, 'question', 'where')}?", f"{german(clause, 'question', 'wo')}?"
 
 
@@ -84,7 +93,9 @@ def question_what_or_whom(draw: Drawing) -> Said:
 
 def question_who(draw: Drawing) -> Said:
     verbs = [verb for verb in ALL_VERBS if verb.case != "run"]
-    clause = draw.clause(verbs=verbs, subject=Phrase("who", "whom", ("wer", "wen", "wem")), may_deny=False)
+    clause = draw.clause(
+        verbs=verbs, subject=Phrase("who", "whom", ("wer", "wen", "wem")), may_deny=False
+    )
     return f"{english(clause)}?", f"{german(clause)}?"
 
 
@@ -97,20 +108,30 @@ def saying(draw: Drawing) -> Said:
     clause = draw.clause()
     if draw.chance(0.2):
         return f"do you know if {english(clause)}?", f"wissen Sie, ob {german(clause, 'clause')}?"
-    opening, beginn = draw.among(list(SAYINGS.items())[: 4 if clause.form == "should" else 5])  # one hopes no duty
+    opening, beginn = draw.among(
+        list(SAYINGS.items())[: 4 if clause.form == "should" else 5]
+    )  # one hopes no duty
     return f"{opening} {english(clause)}.", f"{beginn} {german(clause, 'clause')}."
 
 
 def excuse(draw: Drawing) -> Said:
     who = pronoun(draw.among(PRONOUNS))
-    verbs = [verb for verb in ALL_VERBS if "s" not in verb.uses and verb.english not in ("come", "wear")]
+    verbs = [
+        verb for verb in ALL_VERBS if "s" not in verb.uses and verb.english not in ("come", "wear")
+    ]
     clause = draw.clause("m", verbs, who, may_deny=False)._replace(form="must")
     reason, grund = f"because {english(clause)}.", f"weil {german(clause, 'clause')}."
     if draw.chance(0.5):
         can = "können" if who.agreement == PLURAL else "kann"
-        return f"{who.subject} cannot come {reason}", f"{who.german[NOM]} {can} nicht kommen, {grund}"
+        return (
+            f"{who.subject} cannot come {reason}",
+            f"{who.german[NOM]} {can} nicht kommen, {grund}",
+        )
     have, haben = ("have", "has", "have")[who.agreement], ("habe", "hat", "haben")[who.agreement]
-    return f"{who.subject} {have} no time {reason}", f"{who.german[NOM]} {haben} keine Zeit, {grund}"
+    return (
+        f"{who.subject} {have} no time {reason}",
+        f"{who.german[NOM]} {haben} keine Zeit, {grund}",
+    )
 
 
 def description(draw: Drawing) -> Said:
@@ -125,30 +146,48 @@ def description(draw: Drawing) -> Said:
     form = draw.among("ppt")
     is_, ist = BE[form][what.agreement], be[form][what.agreement]
     if draw.chance(0.2):
-        return f"{is_} {what.subject} {adjective.english}?", f"{ist} {what.german[NOM]} {adjective.german}?"
+        return (
+            f"{is_} {what.subject} {adjective.english}?",
+            f"{ist} {what.german[NOM]} {adjective.german}?",
+        )
     degrees = {"": "", "not ": "nicht "}
     degrees |= {} if adjective.english in COLOURS else {"very ": "sehr "}
     degrees |= {"too ": "zu "} if adjective.english in TOO else {}
     degree, grad = draw.among(degrees.items())
-    return f"{what.subject} {is_} {degree}{adjective.english}.", f"{what.german[NOM]} {ist} {grad}{adjective.german}."
+    return (
+        f"{what.subject} {is_} {degree}{adjective.english}.",
+        f"{what.german[NOM]} {ist} {grad}{adjective.german}.",
+    )
 
 
 def way(draw: Drawing) -> Said:
-    where, who = draw.thing(kinds("place"), DEFINITE, described=0.3), pronoun(draw.among(["I", "we"]))
+    where, who = (
+        draw.thing(kinds("place"), DEFINITE, described=0.3),
+        pronoun(draw.among(["I", "we"])),
+    )
     komme = "komme" if who.subject == "I" else "kommen"
     found = with_preposition("zu", where, DAT)
-    return f"how do {who.subject} get to {where.english}?", f"wie {komme} {who.german[NOM]} {found}?"
+    return (
+        f"how do {who.subject} get to {where.english}?",
+        f"wie {komme} {who.german[NOM]} {found}?",
+    )
 
 
 def nearby(draw: Drawing) -> Said:
     noun = draw.among([noun for noun in ALL_NOUNS if noun.kind in kinds("place")])
     what = noun_phrase(noun, "a", adjective=draw.adjective(noun) if draw.chance(0.5) else None)
     if draw.chance(0.4):
-        return f"is there {what.english} near here?", f"gibt es hier in der Nähe {what.german[ACC]}?"
+        return (
+            f"is there {what.english} near here?",
+            f"gibt es hier in der Nähe {what.german[ACC]}?",
+        )
     (preposition, praeposition) = draw.among([("next to", "neben"), ("behind", "hinter")])
     where = draw.thing(kinds("place"), DEFINITE, described=0.1, but=noun.english)
     there = with_preposition(praeposition, where, DAT)
-    return f"there is {what.english} {preposition} {where.english}.", f"es gibt {what.german[ACC]} {there}."
+    return (
+        f"there is {what.english} {preposition} {where.english}.",
+        f"es gibt {what.german[ACC]} {there}.",
+    )
 
 
 def price(draw: Drawing) -> Said:
@@ -174,13 +213,22 @@ def wish(draw: Drawing) -> Said:
     who = pronoun(draw.among(["I", "we"]))
     what = draw.thing(kinds("edible drinks ticket"), ("a", "several"))
     would = "möchte" if who.subject == "I" else "möchten"
-    return f"{who.subject} would like {what.english}, please.", f"{who.german[NOM]} {would} bitte {what.german[ACC]}."
+    return (
+        f"{who.subject} would like {what.english}, please.",
+        f"{who.german[NOM]} {would} bitte {what.german[ACC]}.",
+    )
 
 
 def present(draw: Drawing) -> Said:
-    what, whom = draw.thing(LYING | kinds("edible drinks"), ("the", "this")), draw.somebody(only=DEFINITE)
+    what, whom = (
+        draw.thing(LYING | kinds("edible drinks"), ("the", "this")),
+        draw.somebody(only=DEFINITE),
+    )
     is_, ist = ("are", "sind") if what.agreement == PLURAL else ("is", "ist")
-    return f"{what.english} {is_} for {whom.english}.", f"{what.german[NOM]} {ist} für {whom.german[ACC]}."
+    return (
+        f"{what.english} {is_} for {whom.english}.",
+        f"{what.german[NOM]} {ist} für {whom.german[ACC]}.",
+    )
 
 
 TEMPLATES: dict[Callable[[Drawing], Said], int] = {
