@@ -32,10 +32,10 @@ from clearhead.data.batches import ByLength, PairBatch, pair_batch
 from clearhead.data.encoding import pair_encoding
 from clearhead.data.examples import Pair
 from clearhead.data.prepare import prepare
+from clearhead.machine import keep_freed_memory
 from clearhead.model import Transformer
 from clearhead.text import Tokenizer
 from clearhead.train import Ranks, next_token_loss
-from clearhead.train.allocator import keep_freed_memory
 from clearhead.train.optimizer import optimizers
 from clearhead.train.update import Objective, update
 

@@ -11,6 +11,8 @@ import jaxtyping
 import pytest
 import torch
 
+from clearhead.machine import has_bf16_products
+
 TESTS = Path(__file__).parent
 ROOMS_OF_TENSORS = [f"clearhead.{room}" for room in ("model", "data", "decode", "look", "train")]
 
@@ -28,6 +30,13 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("clearhead")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("bf16") and not has_bf16_products(torch.device("cpu")):
+        pytest.skip(
+            "products in bfloat16 do not work on this processor: a child process that tried died"
+        )
 
 
 @pytest.fixture(autouse=True)

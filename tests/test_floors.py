@@ -7,7 +7,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "clearhead"
 FLOORS = [
-    {"errors"}, {"config"}, {"text", "metrics"}, {"model"}, {"data", "decode", "look"}, {"train", "folder"},
+    {"errors"}, {"config", "machine"}, {"text", "metrics"}, {"model"}, {"data", "decode", "look"}, {"train", "folder"},
     {"tasks"}, {"serve", "exchange"}, {"cli"}, {"__main__"},
 ]  # fmt: skip
 

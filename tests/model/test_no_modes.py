@@ -61,7 +61,9 @@ def test_every_weight_learns(build, ids, norm):
     ] == []
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(torch.bfloat16, marks=pytest.mark.bf16), torch.float64]
+)
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_trains_and_decodes_in_other_precisions(build, ids, real, dtype, positions):
     model, cache = build(positions=positions, attention_dropout=0.1).to(dtype), build().new_cache()

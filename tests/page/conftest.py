@@ -51,9 +51,9 @@ def look_at(build) -> Callable[..., Look]:
         n_source: int = 7, n_target: int = 9, spell=spelled, words=("in", "out"), **settings: Any
     ) -> Look:
         model = build(**settings)
-        draw = lambda n, seed: torch.randint(
+        draw = lambda n, seed: torch.randint(  # noqa: E731
             4, 64, (n,), generator=torch.Generator().manual_seed(seed)
-        ).tolist()  # noqa: E731
+        ).tolist()
         source = [*draw(n_source - 1, 0), 2] if model.config.family != "decoder" else []
         if model.config.family == "encoder" and not model.config.n_classes:
             source[1] = 3

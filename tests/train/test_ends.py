@@ -63,7 +63,9 @@ WAYS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("world", [1, 2])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=[pytest.mark.bf16] if "bf16" in way else []) for way in WAYS]
+)
 def test_a_run_may_be_stopped_anywhere_in_any_way_of_training(nursery, way, world):
     settings, steps = EVERY | WAYS[way], 7
     name = f"way-{way.split()[-1]}-{world}"

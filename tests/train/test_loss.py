@@ -70,6 +70,7 @@ def test_large_logits_neither_overflow_nor_lose_the_loss(logits):
     torch.testing.assert_close(smoothed_cross_entropy(x, tokens, None, torch.tensor([0])), expected)
 
 
+@pytest.mark.bf16
 def test_bf16_inputs_give_the_loss_and_gradients_of_their_precision():
     x, tokens = torch.randn(6, 8), torch.randn(11, 8)
     targets = torch.arange(6)

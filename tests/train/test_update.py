@@ -85,6 +85,7 @@ def test_dropout_repeats_with_the_seed_and_differs_without(rate):
     assert losses[0] == losses[1] != losses[2]
 
 
+@pytest.mark.bf16
 def test_bf16_products_come_near_the_gradient_of_fp32():
     exact, rough = (
         updated([pair_batch()])[0],

@@ -152,8 +152,12 @@ class Terminal:
 
 
 def evaluated(
-    run: str, files: list[str], beam: int | None, output: Path | None, settings: list[str]
-) -> Evaluation:  # noqa: ARG001
+    run: str,
+    files: list[str],
+    beam: int | None,  # noqa: ARG001
+    output: Path | None,  # noqa: ARG001
+    settings: list[str],  # noqa: ARG001
+) -> Evaluation:
     """How surprised a chatbot is by what the bot says in the conversations of files."""
     from clearhead.tasks import Chatbot
     from clearhead.tasks.turns import read_conversations

@@ -18,9 +18,9 @@ def classify(
     text: Annotated[
         str | None, typer.Argument(metavar="TEXT", help="What to classify; else stdin or --input.")
     ] = None,
-    input: Annotated[
+    input: Annotated[  # noqa: A002
         list[str] | None, typer.Option(metavar="FILES", help="Files to classify.")
-    ] = None,  # noqa: A002
+    ] = None,
     probabilities: Annotated[
         bool,
         typer.Option(

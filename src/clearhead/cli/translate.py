@@ -23,9 +23,9 @@ def translate(
     text: Annotated[
         str | None, typer.Argument(metavar="TEXT", help="What to translate; else stdin or --input.")
     ] = None,
-    input: Annotated[
+    input: Annotated[  # noqa: A002
         list[str] | None, typer.Option(metavar="FILES", help="Files to translate.")
-    ] = None,  # noqa: A002
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where to write; else to stdout.")
     ] = None,
@@ -164,7 +164,8 @@ def shared_out(
     chunks: Iterable[Sequence[str]], workers: int | None
 ) -> tuple[int, Iterable[Sequence[str]]]:
     """How many processes to translate with, and the lines, the first of which are read to see whether they are many."""
-    from clearhead.tasks.workers import MANY, n_processors
+    from clearhead.machine import n_processors
+    from clearhead.tasks.workers import MANY
 
     rest, first, n_lines = iter(chunks), list[Sequence[str]](), 0
     while n_lines <= MANY and (chunk := next(rest, None)) is not None:

@@ -129,8 +129,12 @@ def told(found: "Continuation") -> None:
 
 
 def evaluated(
-    run: str, files: list[str], beam: int | None, output: Path | None, settings: list[str]
-) -> Evaluation:  # noqa: ARG001
+    run: str,
+    files: list[str],
+    beam: int | None,  # noqa: ARG001
+    output: Path | None,  # noqa: ARG001
+    settings: list[str],  # noqa: ARG001
+) -> Evaluation:
     """How surprised a writer is by the text in files."""
     from clearhead.data.examples import running_text
     from clearhead.tasks import Writer

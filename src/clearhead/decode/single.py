@@ -61,8 +61,8 @@ class Single:
             Draft(
                 sentence,
                 node,
-                random.Random(f"{plan.options.seed} {sentence.index} {sentence.draw}"),
-            )  # noqa: S311
+                random.Random(f"{plan.options.seed} {sentence.index} {sentence.draw}"),  # noqa: S311
+            )
             for sentence, node in zip(sentences, nodes, strict=True)
         ]
         self.tokens: Int[Tensor, "N 1"] = self.choose(log_probs)

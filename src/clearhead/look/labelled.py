@@ -37,7 +37,8 @@ class Labelled:
         )
 
     def __repr__(self) -> str:
-        return f"<{self.path}: {' × '.join(f'{n} {axis}' for n, axis in zip(self.values.shape, self.axes, strict=True))}>"
+        sizes = zip(self.values.shape, self.axes, strict=True)
+        return f"<{self.path}: {' × '.join(f'{n} {axis}' for n, axis in sizes)}>"
 
     def __str__(self) -> str:
         if self.values.ndim > 2:

@@ -17,6 +17,7 @@ from clearhead.data.prepare import prepare
 from clearhead.data.store import Store
 from clearhead.errors import ConfigError, DataError, NotFiniteError
 from clearhead.folder import RunFolder
+from clearhead.machine import cache_folder, device_for, keep_freed_memory
 from clearhead.model import Transformer
 from clearhead.tasks.card import card
 from clearhead.tasks.defaults import with_defaults
@@ -35,7 +36,6 @@ from clearhead.train import (
     stop_on_signals,
     train,
 )
-from clearhead.train.allocator import keep_freed_memory
 from clearhead.train.plan import Plan, parse_budget, planned
 from clearhead.train.report import Validation
 from clearhead.train.state import whole
@@ -87,7 +87,7 @@ def fit(
         config = continued(folder.config(), config, folder)
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
-    device = device_for(config)
+    device = device_for(config.train.device)
     with joined_ranks(device) as ranks, folder.lock() if ranks.first else nullcontext():
         if ranks.first and not folder.exists():
             create(task, config, into, progress, ranks.world)
@@ -310,17 +310,3 @@ def told(items: Iterable[Any], what: str, total: int | None, progress: Progress)
         if number % 1_000 == 0:
             progress(what, number, total)
         yield item
-
-
-def device_for(config: Config) -> torch.device:
-    """Where to train: as the settings say, or the best that is there."""
-    if config.train.device != "auto":
-        return torch.device(config.train.device)
-    if torch.cuda.is_available():
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-
-
-def cache_folder() -> Path:
-    """Where tokenised text is kept between runs; it can be deleted at any time."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clearhead"

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from clearhead.machine import keep_freed_memory
 from clearhead.tasks.translator import Translation, Translator
-from clearhead.train.allocator import keep_freed_memory
 
 MANY = 4_096
 """Lines that take longer to translate than processes take to start."""
@@ -36,11 +36,6 @@ def in_workers(
                 yield from waiting.popleft().result()
         while waiting:
             yield from waiting.popleft().result()
-
-
-def n_processors() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def begin() -> None:

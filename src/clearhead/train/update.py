@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from clearhead.config import TrainConfig
 from clearhead.data.batches import Batch
+from clearhead.machine import is_bf16
 from clearhead.model import Transformer
 from clearhead.model.block import Block
 from clearhead.train.loss import Loss
@@ -40,9 +41,7 @@ class Objective(nn.Module):
         super().__init__()
         self.model, self.loss = model, loss
         device = next(model.parameters()).device
-        self.bf16 = config.precision == "bf16" or (
-            config.precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
-        )
+        self.bf16 = is_bf16(config.precision, device)
         self.device_type = device.type
 
     def forward(self, batch: Batch) -> tuple[Tensor, int]:

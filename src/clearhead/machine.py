@@ -1,0 +1,97 @@
+"""What this computer is: its device, its processors and what they can do, where it keeps caches."""
+
+import ctypes
+import os
+import platform
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clearhead.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+KEEP = 2**30
+BF16_PRODUCT = """
+import torch
+x, y = (torch.randn(256, 256, requires_grad=True) for _ in range(2))
+with torch.autocast("cpu", torch.bfloat16):
+    (x @ y).float().sum().backward()
+"""
+TRIAL_SECONDS = 120.0
+
+
+def n_processors() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def cache_folder() -> Path:
+    """Where tokenised text is kept between runs; it can be deleted at any time."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clearhead"
+
+
+def device_for(name: str) -> "torch.device":
+    """The device of that name; for "auto", the best that is there."""
+    import torch
+
+    if name != "auto":
+        return torch.device(name)
+    if torch.cuda.is_available():
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def keep_freed_memory() -> bool:
+    """Tell glibc not to return large blocks to the system; True if it understood.
+
+    A training step allocates and frees the same large tensors each time. By default each comes
+    fresh from the kernel, which fills it with zeros page by page, at the price of a tenth of the
+    step.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    mallopt = ctypes.CDLL(None).mallopt
+    return bool(mallopt(M_MMAP_THRESHOLD, KEEP) and mallopt(M_TRIM_THRESHOLD, KEEP))
+
+
+@cache
+def survives(program: str) -> bool:
+    """Whether a child process can run this Python program to its end on this machine.
+
+    A virtual machine may advertise instructions that it does not have: a process that uses them
+    is killed by a signal (SIGILL), which nothing can catch. So a child tries first.
+    """
+    command = [sys.executable, "-c", program]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=TRIAL_SECONDS, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def has_bf16_products(device: "torch.device") -> bool:
+    """Whether products in bfloat16 work on the device; on a CPU, where they may kill, a child tries."""
+    import torch
+
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported())
+    return device.type != "cpu" or survives(BF16_PRODUCT)
+
+
+def is_bf16(precision: str, device: "torch.device") -> bool:
+    """Whether a precision ("auto", "fp32", "bf16") means bfloat16 on the device; refused where it cannot be."""
+    if precision == "auto":
+        return device.type == "cuda" and has_bf16_products(device)
+    if precision == "bf16" and not has_bf16_products(device):
+        raise ConfigError(
+            f'train.precision = "bf16": products in bfloat16 do not work on this {device.type.upper()}.\n'
+            f'Use train.precision = "fp32", or "auto".'
+        )
+    return precision == "bf16"

@@ -1,0 +1,42 @@
+"""What differs between machines is asked of the machine, and a "no" is survived."""
+
+import os
+import signal
+
+import pytest
+import torch
+
+from clearhead import machine
+from clearhead.config import TrainConfig
+from clearhead.errors import ConfigError
+
+DIES = f"import os, signal; os.kill(os.getpid(), {int(signal.SIGILL)})"
+
+
+def test_a_child_that_dies_by_a_signal_is_a_no():
+    assert not machine.survives(DIES)
+    assert not machine.survives("raise SystemExit(1)")
+    assert machine.survives("pass")
+
+
+def test_bf16_where_it_kills_is_one_clear_error(monkeypatch):
+    monkeypatch.setattr(machine, "BF16_PRODUCT", DIES)
+    cpu = torch.device("cpu")
+    with pytest.raises(ConfigError, match=r'train.precision = "bf16".*do not work'):
+        machine.is_bf16("bf16", cpu)
+    assert not machine.is_bf16("auto", cpu)
+    assert not machine.is_bf16("fp32", cpu)
+
+
+def test_nobody_asks_a_child_who_does_not_want_bf16(monkeypatch):
+    monkeypatch.setattr(machine, "survives", lambda _: pytest.fail("a child was started"))
+    assert not machine.is_bf16(TrainConfig().precision, torch.device("cpu"))
+
+
+def test_processors_are_those_that_this_process_may_use():
+    assert 1 <= machine.n_processors() <= (os.cpu_count() or 1)
+
+
+def test_the_cache_goes_where_the_system_says(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert machine.cache_folder() == tmp_path / "clearhead"
