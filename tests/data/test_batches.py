@@ -18,9 +18,6 @@ from clearhead.data.batches import (
     pair_batch,
 )
 from clearhead.data.encoding import (
-    END,
-    PAD,
-    START,
     conversation_encoding,
     label_encoding,
     pair_encoding,
@@ -29,7 +26,7 @@ from clearhead.data.encoding import (
 from clearhead.data.examples import Conversation, Labelled, Pair, pairs
 from clearhead.data.prepare import prepare
 from clearhead.errors import ConfigError, DataError
-from clearhead.text import Tokenizer
+from clearhead.text import END, PAD, START, Tokenizer
 
 
 class Letters:

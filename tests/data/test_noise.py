@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.data.batches import Windows
-from clearhead.data.encoding import END, MASK, text_encoding
+from clearhead.data.encoding import text_encoding
 from clearhead.data.noise import Denoised, Masked, spans, taken_out
 from clearhead.data.prepare import prepare
+from clearhead.text import END, MASK
 
 FIRST, SIZE = 7, 2_000
 """The first id that is a word, and how many ids there are."""

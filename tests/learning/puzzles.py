@@ -10,7 +10,7 @@ import torch
 
 from clearhead.config import DecodeConfig, ModelConfig, TrainConfig
 from clearhead.data.batches import Batches, LabelBatch, PairBatch, ended, shifted
-from clearhead.data.encoding import END
+from clearhead.text import END
 from clearhead.decode import decode
 from clearhead.model import Transformer
 from clearhead.text import SPECIALS

@@ -16,11 +16,10 @@ from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearhead.data.encoding import END, START
 from clearhead.data.order import Ints, cuts, longest, mix, shuffled
 from clearhead.data.store import Store
 from clearhead.errors import ConfigError, DataError
-from clearhead.text import Tokenizer
+from clearhead.text import END, START, Tokenizer
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,9 @@ from typing import Any, Protocol, TypeAlias
 
 from clearhead.data.examples import Conversation, Labelled, Pair
 from clearhead.errors import DataError, shown
-from clearhead.text import SPECIALS
+from clearhead.text import BOT, END, USER
 
 Rows: TypeAlias = list[list[int]]
-
-PAD, START, END, _, MASK, USER, BOT = range(len(SPECIALS))
 
 
 class Tokenizer(Protocol):

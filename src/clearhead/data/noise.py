@@ -14,8 +14,8 @@ from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
 
 from clearhead.data.batches import Batches, PairBatch, TextBatch, Windows, paired
-from clearhead.data.encoding import MASK
 from clearhead.data.order import Ints, mix
+from clearhead.text import MASK
 
 B = TypeVar("B", bound=TextBatch, covariant=True)
 

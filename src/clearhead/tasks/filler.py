@@ -97,7 +97,7 @@ class Filler:
         if not self.tokenizer.spaced:
             return self.tokenizer.encode(part.rstrip(" "))
         if number and part and not part.startswith(" "):
-            return self.tokenizer.encode(f"({part.rstrip()}")[len(self.tokenizer.encode("(")) :]
+            return self.tokenizer.encode_inside(part.rstrip())
         return self.tokenizer.encode(part.strip())
 
     def refuse(self, text: str, n_gaps: int, n_tokens: int) -> None:

@@ -160,8 +160,7 @@ class Translator:
 
     def spellings(self, term: str) -> Term:
         """The tokens of a term in the middle of a text, and right after another character."""
-        glued = self.target.encode(f"({term}")[len(self.target.encode("(")) :]
-        return tuple(self.target.encode(term)), tuple(glued)
+        return tuple(self.target.encode(term)), tuple(self.target.encode_inside(term))
 
     def decoded(self, parts: Sequence[Piece], options: DecodeConfig) -> list[list[Hypothesis]]:
         if not parts:

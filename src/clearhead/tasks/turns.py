@@ -9,11 +9,11 @@ from pathlib import Path
 
 from clearhead.config import Config
 from clearhead.data.batches import Batches, ByLength, TextBatch, conversation_batch, pair_batch
-from clearhead.data.encoding import USER, Encoding, Rows, conversation_encoding, pair_encoding
+from clearhead.data.encoding import Encoding, Rows, conversation_encoding, pair_encoding
 from clearhead.data.examples import Conversation, Examples, Pair, conversations
 from clearhead.data.order import Ints
 from clearhead.data.store import Store
-from clearhead.text import Tokenizer
+from clearhead.text import USER, Tokenizer
 
 PIECE = 1_024
 """Bytes of a conversation that are learned at a time: about as many tokens as a chatbot reads, and a bit more."""

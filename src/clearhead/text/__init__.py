@@ -7,6 +7,8 @@ and a whole sentence cannot come out differently, whatever the method.
 from clearhead.text.learn import vocab_size_for
 from clearhead.text.stream import Stream
 from clearhead.text.tokenizer import Tokenizer
-from clearhead.text.vocabulary import SPECIALS
+from clearhead.text.vocabulary import BOT, END, MASK, PAD, SPECIALS, START, UNKNOWN, USER
 
-__all__ = ["SPECIALS", "Stream", "Tokenizer", "vocab_size_for"]
+__all__ = [
+    "BOT", "END", "MASK", "PAD", "SPECIALS", "START", "UNKNOWN", "USER", "Stream", "Tokenizer", "vocab_size_for",
+]  # fmt: skip

@@ -17,19 +17,30 @@ from clearhead.text.document import ADVICE, MAX_BYTES, from_document, to_documen
 from clearhead.text.dropout import Merges
 from clearhead.text.learn import learn_vocabulary
 from clearhead.text.stream import Stream, bytes_of
-from clearhead.text.vocabulary import METHODS, SPECIALS, Vocabulary, refuse_surrogates
+from clearhead.text.vocabulary import (
+    BOT,
+    END,
+    MASK,
+    METHODS,
+    PAD,
+    SPECIALS,
+    START,
+    UNKNOWN,
+    USER,
+    Vocabulary,
+    refuse_surrogates,
+)
 
 
 class Tokenizer:
     """Text to ids and back. Text that looks like a special token is text."""
 
+    pad, start, end, unknown, mask, user, bot = PAD, START, END, UNKNOWN, MASK, USER, BOT
+
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
         self.table = vocabulary.table()
         self.vocab_size = len(self.table)
-        self.pad, self.start, self.end, self.unknown, self.mask, self.user, self.bot = range(
-            len(SPECIALS)
-        )
         self.languages = dict(zip(vocabulary.languages, count(len(SPECIALS)), strict=False))
         self.spaced = METHODS[vocabulary.method].spaced
         with panics_refused():
@@ -80,6 +91,10 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without start or end."""
         return self.encode_batch([text])[0]
+
+    def encode_inside(self, text: str) -> list[int]:
+        """The ids of a text that stands right after another character, with no space before it."""
+        return self.encode(f"({text}")[len(self.encode("(")) :]
 
     def encode_batch(
         self, texts: Sequence[str], dropout: float = 0.0, seed: int = 0

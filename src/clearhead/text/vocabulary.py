@@ -14,7 +14,8 @@ SPECIALS = {
     "user": "<user>",
     "bot": "<bot>",
 }
-"""The special tokens by what they are for; their ids count from 0 in this order, and language tags follow."""
+"""The special tokens by what they are for; their ids count from 0 in this order."""
+PAD, START, END, UNKNOWN, MASK, USER, BOT = range(len(SPECIALS))
 
 MAX_TOKEN = 64
 """Characters in the longest token: no run of dashes deserves an embedding of its own."""

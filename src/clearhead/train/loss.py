@@ -10,12 +10,10 @@ from torch import Tensor
 
 from clearhead.data.batches import LabelBatch, PairBatch, TextBatch
 from clearhead.model import Transformer, masks
-from clearhead.text import SPECIALS
+from clearhead.text import UNKNOWN
 
 Loss = Callable[[Transformer, Any], tuple[Tensor, int]]
 """From a model and a batch to the sum of the losses, and how many there are."""
-
-UNKNOWN = list(SPECIALS).index("unknown")
 
 
 def next_token_loss(smoothing: float = 0.0, word_dropout: float = 0.0) -> Loss:
