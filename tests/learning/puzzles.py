@@ -10,10 +10,9 @@ import torch
 
 from clearhead.config import DecodeConfig, ModelConfig, TrainConfig
 from clearhead.data.batches import Batches, LabelBatch, PairBatch, ended, shifted
-from clearhead.text import END
 from clearhead.decode import decode
 from clearhead.model import Transformer
-from clearhead.text import SPECIALS
+from clearhead.text import END, SPECIALS
 from clearhead.train import Job, Loss, label_loss, next_token_loss, train
 from train.tiny import LossJudge, MemoryKeeper
 
