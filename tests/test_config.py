@@ -60,7 +60,7 @@ def refused(values: dict[str, Any]) -> str:
     """The message with which settings are refused."""
     with pytest.raises(ConfigError) as caught:
         Config(**values)
-    message = str(caught.value)
+    message = caught.value.whole
     assert len(message.splitlines()) <= 3, message
     return message
 
@@ -286,7 +286,7 @@ HOSTILE = {
 def test_hostile_settings_end_in_one_short_error(text):
     with pytest.raises(ConfigError) as caught:
         config_from_toml(text)
-    message = str(caught.value)
+    message = caught.value.whole
     assert len(message) < 400
     assert len(message.splitlines()) <= 3
     assert message.replace("\n", "").isprintable()

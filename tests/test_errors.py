@@ -1,5 +1,6 @@
 """The family of errors is the tree that errors.py draws."""
 
+import copy
 import re
 
 import pytest
@@ -60,3 +61,13 @@ def test_a_shown_value_is_one_short_line_of_plain_characters(value):
 )
 def test_a_value_too_long_to_write_is_shown_as_such(value):
     assert len(shown(value)) <= 80
+
+
+def test_advice_stands_apart_from_the_message_and_survives_another_process():
+    error = errors.DataError("line 3 has no tab", "Put one between source and target.")
+    again = copy.copy(error)
+    assert str(again) == "line 3 has no tab"
+    assert again.advice == "Put one between source and target."
+    assert again.whole == f"{error}\n{error.advice}"
+    assert type(again.at("pairs.tsv")) is errors.DataError
+    assert again.at("pairs.tsv").whole == f"pairs.tsv: {again.whole}"

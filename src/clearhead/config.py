@@ -37,7 +37,7 @@ class Settings(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ConfigError(explain(error, type(self))) from None
+            raise explained(error, type(self)) from None
 
     def but(self, **changes: Any) -> Self:
         """The same settings with some of them changed, and validated anew."""
@@ -102,8 +102,8 @@ class ModelConfig(Settings):
             fits = [n for n in range(1, self.d_model + 1) if self.d_model % n == 0]
             near = sorted(sorted(fits, key=lambda n: abs(n - self.n_heads))[:3])
             raise ConfigError(
-                f"model.d_model = {self.d_model} cannot be split into model.n_heads = {self.n_heads} equal heads.\n"
-                f"Use {' or '.join(map(str, near))} heads, or a d_model that is a multiple of {self.n_heads}."
+                f"model.d_model = {self.d_model} cannot be split into model.n_heads = {self.n_heads} equal heads.",
+                f"Use {' or '.join(map(str, near))} heads, or a d_model that is a multiple of {self.n_heads}.",
             )
         return self
 
@@ -111,8 +111,8 @@ class ModelConfig(Settings):
     def sinusoids_come_in_pairs(self) -> Self:
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ConfigError(
-                f"model.d_model = {self.d_model} is odd, and sinusoidal positions are pairs of a sine and a cosine.\n"
-                f'Use model.d_model = {self.d_model + 1}, or model.positions = "learned".'
+                f"model.d_model = {self.d_model} is odd, and sinusoidal positions are pairs of a sine and a cosine.",
+                f'Use model.d_model = {self.d_model + 1}, or model.positions = "learned".',
             )
         return self
 
@@ -121,7 +121,8 @@ class ModelConfig(Settings):
         if self.tie == "all" and self.source_vocab_size not in (None, self.vocab_size):
             raise ConfigError(
                 f"model.source_vocab_size = {self.source_vocab_size} and model.vocab_size = {self.vocab_size} "
-                f'cannot share one matrix (model.tie = "all").\nUse model.tie = "output".'
+                f'cannot share one matrix (model.tie = "all").',
+                'Use model.tie = "output".',
             )
         return self
 
@@ -129,8 +130,8 @@ class ModelConfig(Settings):
     def classifiers_read(self) -> Self:
         if self.n_classes and self.family != "encoder":
             raise ConfigError(
-                f'model.n_classes = {self.n_classes} needs model.family = "encoder", found "{self.family}".\n'
-                f"Leave model.n_classes out, or change the family."
+                f'model.n_classes = {self.n_classes} needs model.family = "encoder", found "{self.family}".',
+                "Leave model.n_classes out, or change the family.",
             )
         return self
 
@@ -138,7 +139,7 @@ class ModelConfig(Settings):
     def preset(cls, name: str, **changes: Any) -> "ModelConfig":
         """One of the named sizes, with some settings changed."""
         if name not in PRESETS:
-            raise ConfigError(f"There is no preset {shown(name)}.{suggestion(name, PRESETS)}")
+            raise ConfigError(f"There is no preset {shown(name)}.", suggestion(name, PRESETS))
         return cls(**{**PRESETS[name], **changes})
 
 
@@ -253,8 +254,8 @@ class DecodeConfig(Settings):
     def the_best_are_in_the_beam(self) -> Self:
         if self.n_best > self.beam and not self.temperature:
             raise ConfigError(
-                f"decode.n_best = {self.n_best} outputs cannot come out of decode.beam = {self.beam} hypotheses.\n"
-                f"Use decode.beam = {self.n_best}, or draw them with decode.temperature = 1.0."
+                f"decode.n_best = {self.n_best} outputs cannot come out of decode.beam = {self.beam} hypotheses.",
+                f"Use decode.beam = {self.n_best}, or draw them with decode.temperature = 1.0.",
             )
         return self
 
@@ -357,7 +358,7 @@ def read_config(path: Path) -> Config:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{path} cannot be read: {error}.\nGive a TOML file of settings."
+            f"{path} cannot be read: {error}.", "Give a TOML file of settings."
         ) from None
     return config_from_toml(text, str(path))
 
@@ -371,7 +372,7 @@ def config_from_toml(text: str, name: str = "config.toml") -> Config:
         RecursionError,
     ) as error:  # not only TOMLDecodeError: endless digits, endless brackets
         raise ConfigError(
-            f"{name} is not TOML: {error}.\nEvery line is a [section] or name = value."
+            f"{name} is not TOML: {error}.", "Every line is a [section] or name = value."
         ) from None
     return Config(**values)
 
@@ -384,12 +385,14 @@ def with_settings(config: Config, assignments: Iterable[str]) -> Config:
         section, _, name = path.strip().partition(".")
         if not (equals and section and name):
             raise ConfigError(
-                f"--set {shown(assignment)} is not of the form section.name=value.\nFor example: --set train.seed=7"
+                f"--set {shown(assignment)} is not of the form section.name=value.",
+                "For example: --set train.seed=7",
             )
         values.setdefault(section, {})
         if not isinstance(values[section], dict):
             raise ConfigError(
-                f"--set {shown(assignment)}: {section} is not a section.{suggestion(section, SECTIONS)}"
+                f"--set {shown(assignment)}: {section} is not a section.",
+                suggestion(section, SECTIONS),
             )
         values[section][name] = toml_value(text.strip())
     return Config(**values)
@@ -433,10 +436,10 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """The nearest known name as a hint, or all of them when none is near."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
-    return f"\nDid you mean {near[0]}?" if near else f"\nThere are: {', '.join(names)}."
+    return f"Did you mean {near[0]}?" if near else f"There are: {', '.join(names)}."
 
 
-def explain(error: ValidationError, settings: type[Settings]) -> str:
+def explained(error: ValidationError, settings: type[Settings]) -> ConfigError:
     """Pydantic's first complaint in one sentence: which setting, what was found, what would do."""
     first = error.errors(include_url=False)[0]
     section, names = SECTION_NAMES.get(settings, ""), [str(part) for part in first["loc"]]
@@ -446,10 +449,11 @@ def explain(error: ValidationError, settings: type[Settings]) -> str:
         known = type(nested).model_fields if isinstance(nested, Settings) else {}
     path = ".".join(filter(None, [section, *names]))
     if first["type"] == "extra_forbidden":
-        return f"There is no setting {shown(path)}.{suggestion(names[-1], known)}"
+        return ConfigError(f"There is no setting {shown(path)}.", suggestion(names[-1], known))
+    advice = f"{first['msg']}."
     if first["type"] == "string_pattern_mismatch":  # the help says it better than a pattern
-        return f"{path} = {shown(first['input'])} will not do.\n{known[names[-1]].description}"
-    return f"{path} = {shown(first['input'])} will not do.\n{first['msg']}."
+        advice = known[names[-1]].description
+    return ConfigError(f"{path} = {shown(first['input'])} will not do.", advice)
 
 
 SECTION_NAMES: dict[type[Settings], str] = {

@@ -1,6 +1,6 @@
 """Every exception a person can meet.
 
-    ClearheadError              something that you can put right; the message says how
+    ClearheadError              something that you can put right; its advice says how
     ├── ConfigError             a setting that is unknown, of the wrong kind or impossible
     ├── TextError               text that cannot be turned into tokens
     │   └── TokenizerError      a tokenizer file that is damaged, hostile or not the model's own
@@ -13,14 +13,35 @@
         ├── NotFiniteError      the loss or a gradient is not a finite number         exit 3
         └── DiskError           the disk is full or cannot be written                 exit 4
 
-Messages say what is wrong, what was found and what to do, in at most three lines.
+The message says what is wrong and what was found. Apart from it stands the advice: what to do, which
+may name commands and settings. The command line prints both; a traceback shows the advice as a note.
 """
+
+from typing import Self
 
 
 class ClearheadError(Exception):
-    """Something that you can put right; the message says how."""
+    """Something that you can put right; `advice` says how."""
 
     exit_code = 1
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        super().__init__(message, advice)
+        self.advice = advice
+        if advice:
+            self.add_note(advice)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    def at(self, place: object) -> Self:
+        """The same error, beginning with the place where it was found."""
+        return type(self)(f"{place}: {self}", self.advice)
+
+    @property
+    def whole(self) -> str:
+        """The message and the advice, as the command line prints them."""
+        return f"{self}\n{self.advice}" if self.advice else str(self)
 
 
 class ConfigError(ClearheadError):

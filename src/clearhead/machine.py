@@ -91,7 +91,7 @@ def is_bf16(precision: str, device: "torch.device") -> bool:
         return device.type == "cuda" and has_bf16_products(device)
     if precision == "bf16" and not has_bf16_products(device):
         raise ConfigError(
-            f'train.precision = "bf16": products in bfloat16 do not work on this {device.type.upper()}.\n'
-            f'Use train.precision = "fp32", or "auto".'
+            f'train.precision = "bf16": products in bfloat16 do not work on this {device.type.upper()}.',
+            'Use train.precision = "fp32", or "auto".',
         )
     return precision == "bf16"

@@ -127,6 +127,6 @@ def share(part: int, whole: int) -> float:
 def check_lengths(outputs: Sequence[Any], references: Sequence[Any]) -> None:
     if len(outputs) != len(references) or not references:
         raise DataError(
-            f"Scoring needs one reference for each output, found {len(references)} for {len(outputs)}.\n"
-            f"Give two sides of the same length, with at least one line."
+            f"Scoring needs one reference for each output, found {len(references)} for {len(outputs)}.",
+            "Give two sides of the same length, with at least one line.",
         )

@@ -86,7 +86,7 @@ def in_child(act: Callable[[], object]) -> tuple[int, str]:
             act()
             code = 0
         except ClearheadError as error:
-            os.write(writer, str(error).encode())
+            os.write(writer, error.whole.encode())
             code = error.exit_code
         except BaseException:
             os.write(writer, traceback.format_exc().encode()[-4000:])

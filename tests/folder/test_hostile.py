@@ -132,7 +132,7 @@ def check_header(run: RunFolder, sealed: bytes, data: st.DataObject) -> None:
         try:
             run.model()
         except REFUSALS as error:
-            message = str(error)
+            message = error.whole
         else:
             message = ""  # it says the same in other words, or exchanges tensors of one shape
     assert len(message.splitlines()) <= 3

@@ -170,7 +170,7 @@ def test_a_run_is_not_created_twice(run):
 def test_a_folder_that_is_no_run_is_refused_and_its_neighbours_are_named(run):
     with pytest.raises(FolderError) as refusal:
         RunFolder.open(run.path.with_name("ruin"))
-    message = str(refusal.value)
+    message = refusal.value.whole
     assert "ruin is not a clearhead run: config.toml and tokenizer.json missing." in message
     assert f"next to it: {run.path}." in message
     assert len(message.splitlines()) == 3

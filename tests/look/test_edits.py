@@ -105,4 +105,4 @@ def test_a_word_is_swapped_by_its_number(build):
 def test_an_edit_that_is_none_is_refused_with_those_that_there_are(build, name):
     with pytest.raises(ConfigError, match="as in silence:") as refused:
         edits_of(name, build().config)
-    assert len(str(refused.value).splitlines()) <= 3
+    assert len(refused.value.whole.splitlines()) <= 3

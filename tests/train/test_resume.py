@@ -65,7 +65,7 @@ def told(keeper, **changes):
             if not isinstance(report, Saved | Note):
                 lines.append({k: v for k, v in report.line().items() if k != "seconds"})
     except NotFiniteError as error:
-        lines.append(str(error))
+        lines.append(error.whole)
     last = keeper.newest()
     numbers = copy.deepcopy(last.state)
     del numbers["counters"]["seconds"]

@@ -135,7 +135,7 @@ class Terminal:
         try:
             self.say(self.bot.undo())
         except TextError as error:
-            self.note(str(error))
+            self.note(error.whole)
 
     def look(self) -> None:
         if not self.bot.turns:

@@ -74,7 +74,8 @@ def evaluated(
 
     if beam is not None or settings:
         raise ConfigError(
-            "--beam and --set change how text is written, and a classifier writes none.\nLeave them out."
+            "--beam and --set change how text is written, and a classifier writes none.",
+            "Leave them out.",
         )
     classifier, examples = Classifier.load(run), list(labelled(*files))
     found = assess(classifier, examples)

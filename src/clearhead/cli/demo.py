@@ -46,7 +46,8 @@ def demo(
     config = show.settings(data, into).but(task=task)
     if folder.exists() and folder.config().data.files != config.data.files:
         raise FolderError(
-            f"{into} is a run of something else.\nShow the demo in another folder, with: --into RUN"
+            f"{into} is a run of something else.",
+            "Show the demo in another folder, with: --into RUN",
         )
     if folder.has_weights():
         say(

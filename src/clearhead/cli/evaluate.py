@@ -61,7 +61,8 @@ def evaluate(
     task = RunFolder.open(run).config().task
     if task not in EVALUATIONS:
         raise ConfigError(
-            f"{run} is a {task} run, and there is no test for it.\nFine-tune it for a task first."
+            f"{run} is a {task} run, and there is no test for it.",
+            "Fine-tune it for a task first.",
         )
     found = EVALUATIONS[task](run, files, beam, output, settings or [])
     typer.echo(json.dumps(found.values) if as_json else found.text)
@@ -110,7 +111,8 @@ def average(
     steps = folder.checkpoints.steps()[-last:]
     if not steps:
         raise FolderError(
-            f"{run} holds no checkpoints to average.\nTrain with train.keep_checkpoints = {last}."
+            f"{run} holds no checkpoints to average.",
+            f"Train with train.keep_checkpoints = {last}.",
         )
     with folder.lock():
         found = [folder.checkpoints.open(step).tensors("weights") for step in steps]

@@ -122,7 +122,7 @@ def looked(
     line = sys.stdin.readline().removesuffix("\n") if text is None else text
     writes = user.config.model.family != "encoder"
     if target is not None and not writes:
-        raise TextError("A model that reads and does not write has no --target.\nLeave it out.")
+        raise TextError("A model that reads and does not write has no --target.", "Leave it out.")
     options = with_settings(user.config, sets).decode.model_dump() if sets and writes else {}
     result: Look = user.look(
         line, edit=edit, **({"target": target} if target is not None else {}), **options
@@ -143,7 +143,8 @@ def shown(
         path, *cell = by_hand
         if len(cell) != 2 or not all(each.isdigit() for each in cell):
             raise DataError(
-                "--by-hand takes a path, a row and a column.\nFor example: decoder.0.self.1.pattern 2 1"
+                "--by-hand takes a path, a row and a column.",
+                "For example: decoder.0.self.1.pattern 2 1",
             )
         console.print(str(found.by_hand(path, int(cell[0]), int(cell[1]))))
     elif reasons:
@@ -235,7 +236,8 @@ def play(console: "Console", run: str, user: Any, head: str | None) -> None:
     path, number = without_head(head or f"{list(film.patterns)[-1]}.0")
     if path not in film.patterns or (number or 0) >= film.patterns[path].shape[1]:
         raise DataError(
-            f"There is no {head} in the film.\nIt shows {', '.join(film.patterns)}, heads counted from 0."
+            f"There is no {head} in the film.",
+            f"It shows {', '.join(film.patterns)}, heads counted from 0.",
         )
     sides = {"source": film.probe.source, "target": film.probe.target}
     texts = {
@@ -268,7 +270,8 @@ def ablated(console: "Console", user: Any, files: list[str]) -> None:
 
     if not isinstance(user, Translator):
         raise DataError(
-            "Heads are silenced one by one in translators only.\nTry --edit silence:encoder.0.self.1"
+            "Heads are silenced one by one in translators only.",
+            "Try --edit silence:encoder.0.self.1",
         )
     examples = [(pair.source, pair.target) for pair in pairs(*map(Path, files))]
     columns = (

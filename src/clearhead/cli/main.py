@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def told(error: Exception) -> str:
     """The message of an error that a person can put right; anything else is our mistake, and says so."""
     if isinstance(error, ClearheadError):
-        return str(error)
+        return error.whole
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}.\nName a place that is there and that you may read and write."
     return f"a mistake of the program, not yours: {type(error).__name__}: {error}\nSee where with: clearhead --debug …"

@@ -120,7 +120,7 @@ def asked(
         config, origin, files = read_config(Path(files[0])), Path(files[0]).parent, []
     if into is None:
         raise ConfigError(
-            "There is no folder to train into.\nGive one, for example: --into runs/my-model"
+            "There is no folder to train into.", "Give one, for example: --into runs/my-model"
         )
     found = {
         "files": files or config.data.files,

@@ -135,7 +135,7 @@ def source_chunks(
     if text is not None:
         if files:
             raise DataError(
-                "There is a text and --input: only one of them can be translated.\nLeave one out."
+                "There is a text and --input: only one of them can be translated.", "Leave one out."
             )
         return [[text]]
     if not files and sys.stdin.isatty():

@@ -234,7 +234,8 @@ class Windows(Batches[TextBatch]):
         self.text, self.seed = store.ids[0], seed
         if len(self.text) < 2:
             raise DataError(
-                f"There is too little text to learn from: {len(self.text)} tokens.\nGive a longer text."
+                f"There is too little text to learn from: {len(self.text)} tokens.",
+                "Give a longer text.",
             )
         self.window = min(window, len(self.text) - 1)
         self.n_windows = (len(self.text) - 1) // self.window
@@ -270,7 +271,8 @@ class Mixture(Batches[B]):
     def __init__(self, parts: Sequence[Batches[B]], weights: Sequence[float], seed: int) -> None:
         if len(parts) != len(weights):
             raise ConfigError(
-                f"data.weights has {len(weights)} numbers for {len(parts)} corpora.\nGive one for each, in their order."
+                f"data.weights has {len(weights)} numbers for {len(parts)} corpora.",
+                "Give one for each, in their order.",
             )
         self.parts, self.seed = parts, seed
         total = sum(map(len, parts))

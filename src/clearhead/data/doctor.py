@@ -108,7 +108,8 @@ def examine(
     corpus = survey(names, kind, progress)
     if not len(corpus):
         raise DataError(
-            f"{shown(', '.join(names))}: nothing to examine, the files are empty.\nGive files with text."
+            f"{shown(', '.join(names))}: nothing to examine, the files are empty.",
+            "Give files with text.",
         )
     test = survey([str(path) for path in test_paths], kind) if test_paths else None
     found = findings(corpus, test, partial(fetch, names, kind))
@@ -207,13 +208,14 @@ def fix(diagnosis: Diagnosis, out: str | Path) -> Fixed:
     """
     if any(finding.name == "lines without a partner" for finding in diagnosis.findings):
         raise DataError(
-            "Files of unequal length cannot be fixed by leaving lines out: which ones is a guess.\n"
-            "Make both files anew from one table, then run the doctor again."
+            "Files of unequal length cannot be fixed by leaving lines out: which ones is a guess.",
+            "Make both files anew from one table, then run the doctor again.",
         )
     sources = open_sources(diagnosis.paths, diagnosis.kind)
     if any(is_pipe(path) for lines in sources for path in lines.paths):
         raise DataError(
-            "What came through a pipe cannot be read again to fix it.\nSave it to a file and give that."
+            "What came through a pipe cannot be read again to fix it.",
+            "Save it to a file and give that.",
         )
     targets = {path: Path(out) / Path(path).name for lines in sources for path in lines.paths}
     refuse_to_overwrite(targets)
@@ -221,7 +223,8 @@ def fix(diagnosis: Diagnosis, out: str | Path) -> Fixed:
         kept = write_kept(diagnosis, sources, targets)
     except OSError as error:
         raise DiskError(
-            f"{out} cannot be written: {error.strerror}.\nFree some space, or give another folder."
+            f"{out} cannot be written: {error.strerror}.",
+            "Free some space, or give another folder.",
         ) from None
     return Fixed(tuple(map(str, targets.values())), kept, cost(diagnosis))
 
@@ -230,11 +233,12 @@ def refuse_to_overwrite(targets: dict[str, Path]) -> None:
     taken = next((target for target in targets.values() if target.exists()), None)
     if taken:
         raise DataError(
-            f"{taken} exists already.\nGive a folder that does not hold it: --fix cleaned"
+            f"{taken} exists already.", "Give a folder that does not hold it: --fix cleaned"
         )
     if len(set(targets.values())) < len(targets):
         raise DataError(
-            f"Two files have one name: {shown(', '.join(targets))}.\nFix them one after the other."
+            f"Two files have one name: {shown(', '.join(targets))}.",
+            "Fix them one after the other.",
         )
 
 

@@ -57,8 +57,8 @@ def label_encoding(
     def number(label: str) -> int:
         if label not in numbers:
             raise DataError(
-                f"The label {shown(label)} is not one of the {len(numbers)} known ones.\n"
-                f"There are: {shown(', '.join(names))}."
+                f"The label {shown(label)} is not one of the {len(numbers)} known ones.",
+                f"There are: {shown(', '.join(names))}.",
             )
         return numbers[label]
 

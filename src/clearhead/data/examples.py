@@ -73,7 +73,8 @@ class Examples(Generic[E]):
             yield example
         if empty:
             raise DataError(
-                f"{shown(', '.join(self.paths))}: no examples, nothing is in there.\nGive a file with text."
+                f"{shown(', '.join(self.paths))}: no examples, nothing is in there.",
+                "Give a file with text.",
             )
 
     @property
@@ -181,7 +182,7 @@ def table(
                         continue
                 yield make(parse(record.raw))
             except DataError as error:
-                raise DataError(f"{record.path}:{record.line}: {error}") from None
+                raise error.at(f"{record.path}:{record.line}") from None
 
     return Examples(files, lambda: chain.from_iterable(map(read, files)))
 
@@ -196,7 +197,7 @@ def text_in(value: object) -> str:
     if isinstance(value, str):
         return value
     raise DataError(
-        f"a text was expected, found {shown(value)}.\nPut it in quotes, or name another field."
+        f"a text was expected, found {shown(value)}.", "Put it in quotes, or name another field."
     )
 
 
@@ -209,7 +210,7 @@ def labels_in(value: object) -> tuple[str, ...]:
     if isinstance(value, str | int | float):
         return (str(value),)
     raise DataError(
-        f"a label was expected, found {shown(value)}.\nGive a word, a number or a list of them."
+        f"a label was expected, found {shown(value)}.", "Give a word, a number or a list of them."
     )
 
 
@@ -219,7 +220,8 @@ def turns_in(cells: Sequence[Any]) -> tuple[str, ...]:
         return tuple(map(text_in, cells))
     if not isinstance(cells[0], list):
         raise DataError(
-            f"a list of turns was expected, found {shown(cells[0])}.\nGive a list of texts or messages."
+            f"a list of turns was expected, found {shown(cells[0])}.",
+            "Give a list of texts or messages.",
         )
     told = [said(turn) for turn in cells[0] if is_system(turn)]
     turns = [said(turn) for turn in cells[0] if not is_system(turn)]
@@ -236,7 +238,8 @@ def said(turn: object) -> str:
     name = next((name for name in SAID_NAMES if name in turn), None)
     if name is None:
         raise DataError(
-            f"a turn without text: {shown(turn)}\nIts text should be called {' or '.join(SAID_NAMES)}."
+            f"a turn without text: {shown(turn)}",
+            f"Its text should be called {' or '.join(SAID_NAMES)}.",
         )
     return text_in(turn[name])
 
@@ -263,15 +266,15 @@ def parallel_files(
         source, target = sides.values()
         return list(zip(source, target, strict=True))
     raise DataError(
-        f"Pairs need two parallel files or a table, found {len(files)}: {shown(', '.join(files))}.\n"
-        f"Give source and target, such as train.en train.de, or one .tsv, .csv or .jsonl with both."
+        f"Pairs need two parallel files or a table, found {len(files)}: {shown(', '.join(files))}.",
+        "Give source and target, such as train.en train.de, or one .tsv, .csv or .jsonl with both.",
     )
 
 
 def mixed(files: Sequence[str]) -> DataError:
     kinds = ", ".join(f"{Path(file).name} ({format_of(file)})" for file in files)
     return DataError(
-        f"Plain text and tables cannot be mixed: {shown(kinds)}.\nGive files of one kind."
+        f"Plain text and tables cannot be mixed: {shown(kinds)}.", "Give files of one kind."
     )
 
 
@@ -297,10 +300,9 @@ def unequal(source: Lines, target: Lines, n_source: int, n_target: int) -> DataE
         else [first_shift(source, target), *map(line_ends_elsewhere, (source, target))]
     )
     return DataError(
-        f"{names[0]} has {n_source:,} lines and {names[1]} {n_target:,}: they are not parallel.\n"
-        + "".join(f"{hint} " for hint in hints if hint).rstrip()
-        + ("\n" if any(hints) else "")
-        + "Lines end at \\n only; make both files anew from one table, or look with `clearhead doctor`."
+        f"{names[0]} has {n_source:,} lines and {names[1]} {n_target:,}: they are not parallel."
+        + "".join(f" {hint}" for hint in hints if hint),
+        "Lines end at \\n only; make both files anew from one table, or look with `clearhead doctor`.",
     )
 
 

@@ -85,7 +85,7 @@ class Lines:
     def _file(self, path: str) -> Iterator[tuple[Block, int]]:
         if path in self._spent:
             raise DataError(
-                f"{path} is a pipe: it can be read only once.\nSave it to a file and give that."
+                f"{path} is a pipe: it can be read only once.", "Save it to a file and give that."
             )
         if is_pipe(path):
             self._spent.add(path)
@@ -108,7 +108,7 @@ class Lines:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:
             if self.errors == "strict":
-                raise DataError(invalid_utf8(data, error.start, path, number)) from None
+                raise invalid_utf8(data, error.start, path, number) from None
             notes.invalid_lines += sum(not is_utf8(line) for line in data.split(b"\n"))
             return data.decode("utf-8", self.errors)
 
@@ -119,7 +119,7 @@ def files_in(path: str | Path) -> list[str]:
         return [STDIN]
     path = Path(path)
     if not path.exists():
-        raise DataError(f"There is no file {shown(str(path))}.{neighbours(path)}")
+        raise DataError(f"There is no file {shown(str(path))}.", neighbours(path))
     if not path.is_dir():
         return [str(path)]
     names = [
@@ -130,7 +130,8 @@ def files_in(path: str | Path) -> list[str]:
     files = [str(file) for file in sorted(names) if file.is_file()]
     if not files:
         raise DataError(
-            f"The folder {shown(str(path))} holds no files.\nGive a folder with text files in it."
+            f"The folder {shown(str(path))} holds no files.",
+            "Give a folder with text files in it.",
         )
     return files
 
@@ -139,9 +140,9 @@ def neighbours(path: Path) -> str:
     """What else lies where a missing file was looked for."""
     folder = path.parent
     if not folder.is_dir():
-        return f"\nNor is there a folder {shown(str(folder))}. Check the path."
+        return f"Nor is there a folder {shown(str(folder))}. Check the path."
     names = sorted(file.name for file in folder.iterdir() if not file.name.startswith("."))
-    return f"\nIn {folder} there are: {shown(', '.join(names) or 'no files')}. Check the name."
+    return f"In {folder} there are: {shown(', '.join(names) or 'no files')}. Check the name."
 
 
 def is_pipe(path: str) -> bool:
@@ -161,15 +162,15 @@ def opened(path: str) -> Iterator[tuple[BufferedIOBase, BufferedReader]]:
         file = nullcontext(sys.stdin.buffer) if path == STDIN else Path(path).open("rb")  # noqa: SIM115
     except OSError as error:
         raise DataError(
-            f"{path} cannot be read: {error.strerror}.\nCheck the file and its permissions."
+            f"{path} cannot be read: {error.strerror}.", "Check the file and its permissions."
         ) from None
     with file as raw:
         assert isinstance(raw, BufferedReader)
         start = raw.peek(2)[:2]
         if start and start != GZIP_MAGIC and path.endswith(".gz"):
             raise DataError(
-                f"{path} is called .gz but is not gzip: it begins with {start.hex(' ')}, not {GZIP_MAGIC.hex(' ')}.\n"
-                f"Rename it, or download it again."
+                f"{path} is called .gz but is not gzip: it begins with {start.hex(' ')}, not {GZIP_MAGIC.hex(' ')}.",
+                "Rename it, or download it again.",
             )
         yield (gzip.GzipFile(fileobj=raw) if start == GZIP_MAGIC else raw), raw
 
@@ -197,24 +198,24 @@ def pieces(file: BufferedIOBase, path: str) -> Iterator[bytes]:
             yield piece
     except EOFError:
         raise DataError(
-            f"{path} is cut off: the gzip data end too early.\nCopy or download it again."
+            f"{path} is cut off: the gzip data end too early.", "Copy or download it again."
         ) from None
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path} is damaged gzip: {error}.\nCopy or download it again.") from None
+        raise DataError(f"{path} is damaged gzip: {error}.", "Copy or download it again.") from None
     except OSError as error:
         raise DataError(
-            f"{path} cannot be read: {error.strerror}.\nCheck the file and its disk."
+            f"{path} cannot be read: {error.strerror}.", "Check the file and its disk."
         ) from None
 
 
-def invalid_utf8(data: bytes, at: int, path: str, number: int) -> str:
+def invalid_utf8(data: bytes, at: int, path: str, number: int) -> DataError:
     """Where the first bad byte is, so that a person can find it with any editor."""
     line = number + data.count(b"\n", 0, at)
     offset = at - (data.rfind(b"\n", 0, at) + 1)
-    return (
-        f"{path}:{line}: not UTF-8 at byte offset {offset} of the line: {data[at : at + 4].hex(' ')}.\n"
-        f"Convert the file (iconv -f latin1 -t utf-8), have `clearhead doctor --fix` leave the line out, "
-        f"or read with errors=replace."
+    return DataError(
+        f"{path}:{line}: not UTF-8 at byte offset {offset} of the line: {data[at : at + 4].hex(' ')}.",
+        "Convert the file (iconv -f latin1 -t utf-8), have `clearhead doctor --fix` leave the line out, "
+        "or read with errors=replace.",
     )
 
 

@@ -70,8 +70,8 @@ def prepare(
             )
         except OSError as error:
             raise DiskError(
-                f"Tokenised examples cannot be kept in {cache}: {error.strerror}.\n"
-                f"Free there: {free_space(cache)}. Make room or choose another folder; it holds nothing of yours."
+                f"Tokenised examples cannot be kept in {cache}: {error.strerror}.",
+                f"Free there: {free_space(cache)}. Make room or choose another folder; it holds nothing of yours.",
             ) from error
     return Store(path)
 
@@ -95,7 +95,8 @@ def build(
             progress(writer.n_read)
         if digest.digest() != expected:
             raise DataError(
-                "The examples changed while they were being read.\nRun again when nothing writes to them."
+                "The examples changed while they were being read.",
+                "Run again when nothing writes to them.",
             )
         writer.finish()
         publish(folder, path)
@@ -145,8 +146,8 @@ class Writer:
         if not self.n_kept:
             raise DataError(
                 f"No example is left to learn from: {self.n_read:,} read, {self.empty:,} with an empty side, "
-                f"{self.too_long:,} longer than {self.max_length} tokens.\n"
-                f"Look at the files with clearhead doctor, or raise data.max_length."
+                f"{self.too_long:,} longer than {self.max_length} tokens.",
+                "Look at the files with clearhead doctor, or raise data.max_length.",
             )
         self.append("order", np.zeros(0))
         os.truncate(self.folder / "order", 8 * self.n_kept)

@@ -97,7 +97,7 @@ def csv_records(lines: Lines) -> Iterator[Record]:
 
 def open_quote(path: str, line: int) -> DataError:
     return DataError(
-        f'{path}:{line}: a quote (") is opened and never closed.\nWrite a quote inside a field twice: "".'
+        f'{path}:{line}: a quote (") is opened and never closed.", "Write a quote inside a field twice: "".'
     )
 
 
@@ -131,8 +131,8 @@ def layout(
     missing = [field for field in fields if field not in cells]
     if missing:
         raise DataError(
-            f"no column is called {shown(missing[0])}; the first line has {shown(', '.join(cells))}.\n"
-            f"Name the columns as they stand there, or give their numbers, counted from 1."
+            f"no column is called {shown(missing[0])}; the first line has {shown(', '.join(cells))}.",
+            "Name the columns as they stand there, or give their numbers, counted from 1.",
         )
     return Layout(
         cell_parser(split, [cells.index(str(field)) for field in fields], len(cells)), True
@@ -152,7 +152,7 @@ def split_csv(raw: str) -> list[str]:
         return next(csv.reader([raw], strict=True), [""])
     except csv.Error as error:
         raise DataError(
-            f"not CSV: {error}: {shown(raw)}\nQuote fields that hold commas, quotes or newlines."
+            f"not CSV: {error}: {shown(raw)}", "Quote fields that hold commas, quotes or newlines."
         ) from None
 
 
@@ -169,8 +169,8 @@ def cell_parser(split: Callable[[str], list[str]], columns: Sequence[int], width
         cells = split(raw)
         if len(cells) != width:
             raise DataError(
-                f"expected {width} columns, found {len(cells)}: {shown(raw)}\n"
-                f"Mend the line, or have `clearhead doctor --fix` leave it out."
+                f"expected {width} columns, found {len(cells)}: {shown(raw)}",
+                "Mend the line, or have `clearhead doctor --fix` leave it out.",
             )
         return [cells[column] for column in columns]
 
@@ -187,7 +187,8 @@ def json_parser(first: str, known: Sequence[tuple[str, ...]], fields: Fields | N
         missing = [name for name in names if name not in entry]
         if missing:
             raise DataError(
-                f"no field {shown(missing[0])}; found {shown(', '.join(entry))}.\nEvery line needs {', '.join(names)}."
+                f"no field {shown(missing[0])}; found {shown(', '.join(entry))}.",
+                f"Every line needs {', '.join(names)}.",
             )
         return [entry[name] for name in names]
 
@@ -205,7 +206,8 @@ def json_names(entry: dict[str, Any], known: Sequence[tuple[str, ...]]) -> list[
         return texts
     examples = " or ".join("/".join(wanted) for wanted in known[:3])
     raise DataError(
-        f"which fields are meant? Found {shown(', '.join(entry))}.\nName them with `fields`, or call them {examples}."
+        f"which fields are meant? Found {shown(', '.join(entry))}.",
+        f"Name them with `fields`, or call them {examples}.",
     )
 
 
@@ -215,15 +217,17 @@ def json_object(raw: str) -> dict[str, Any]:
         entry = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise DataError(
-            f"not JSON: {error}: {shown(raw)}\nEvery line must hold one whole object."
+            f"not JSON: {error}: {shown(raw)}", "Every line must hold one whole object."
         ) from None
     if not isinstance(entry, dict):
         raise DataError(
-            f"not a JSON object: {shown(raw)}\nEvery line must hold one object with named fields."
+            f"not a JSON object: {shown(raw)}",
+            "Every line must hold one object with named fields.",
         )
     if "\\ud" in raw.lower() and SURROGATE.search(json.dumps(entry, ensure_ascii=False)):
         raise DataError(
-            f"half a surrogate pair, which is no character: {shown(raw)}\nMend or leave out the line."
+            f"half a surrogate pair, which is no character: {shown(raw)}",
+            "Mend or leave out the line.",
         )
     inner = entry.get("translation")
     return inner if isinstance(inner, dict) else entry

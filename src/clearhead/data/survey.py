@@ -269,5 +269,5 @@ def table_rows(lines: Lines, kind: Kind) -> Iterator[Row]:
             sides = (text_in(cells[0]), second(cells[1]))
         except DataError as error:
             if parse is None:
-                raise DataError(f"{record.path}:{record.line}: {error}") from None
+                raise error.at(f"{record.path}:{record.line}") from None
         yield Row((record.path,), record.line, (record.raw,), sides)

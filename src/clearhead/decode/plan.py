@@ -116,8 +116,8 @@ def checked(models: Models) -> tuple[Step, ...]:
             or "no model"
         )
         raise ModelError(
-            f"Decoding needs models that write, all of one family and with one vocabulary.\nFound: {found}.\n"
-            f"Give runs that were trained with the same tokenizer."
+            f"Decoding needs models that write, all of one family and with one vocabulary.\nFound: {found}.",
+            "Give runs that were trained with the same tokenizer.",
         )
     assert not any(step.model.training for step in steps), "a model that decodes is in eval mode"
     return steps

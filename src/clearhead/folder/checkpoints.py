@@ -87,7 +87,8 @@ class Checkpoint:
         file = f"{name}.safetensors"
         if file not in self.files:
             raise FolderError(
-                f"{self.path} holds no {shown(name)}.\nIt holds: {', '.join(sorted(self.files))}."
+                f"{self.path} holds no {shown(name)}.",
+                f"It holds: {', '.join(sorted(self.files))}.",
             )
         return read_tensors(self.root, f"{self.name}/{file}", self.files[file][1], expected)
 
@@ -103,7 +104,8 @@ class Checkpoint:
 
     def damaged(self, file: str, reason: str) -> FolderError:
         return FolderError(
-            f"{self.path / file} is damaged: {reason}.\nRemove {self.path} to go on from an older one."
+            f"{self.path / file} is damaged: {reason}.",
+            f"Remove {self.path} to go on from an older one.",
         )
 
 
@@ -152,7 +154,7 @@ class Checkpoints:
                 checkpoint = self.open(step)
                 checkpoint.verify()
             except ClearheadError as error:
-                warnings.append(str(error).partition("\n")[0])
+                warnings.append(str(error))
             else:
                 self.whole.add(step)
                 checkpoint.warnings = tuple(warnings)
@@ -160,8 +162,8 @@ class Checkpoints:
         if entries := self.entries():
             reason = warnings[0] if warnings else f"{shown(entries[0])} is not a checkpoint."
             raise FolderError(
-                f"{self.path} holds no checkpoint that is whole: {reason}\n"
-                f"Put back what belongs there, or remove {self.path} to begin anew."
+                f"{self.path} holds no checkpoint that is whole: {reason}",
+                f"Put back what belongs there, or remove {self.path} to begin anew.",
             )
         return None
 
@@ -191,7 +193,7 @@ class Checkpoints:
         try:
             entries = self.entries()
         except FolderError as error:
-            return [str(error)]
+            return [error.whole]
         problems = [
             f"{self.path / name} is not a checkpoint."
             for name in entries
@@ -201,7 +203,7 @@ class Checkpoints:
             try:
                 self.open(step).verify()
             except ClearheadError as error:
-                problems.append(str(error))
+                problems.append(error.whole)
         return problems
 
     def sweep(self) -> None:
@@ -224,7 +226,8 @@ class Checkpoints:
         """All that lies there, but for strays, which were never committed, and hidden files, which are not ours."""
         if self.path.is_symlink():
             raise FolderError(
-                f"{self.path} is a link, and a run is one whole.\nMove the whole run there instead."
+                f"{self.path} is a link, and a run is one whole.",
+                "Move the whole run there instead.",
             )
         names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
         return [name for name in names if not STRAY.fullmatch(name) and not name.startswith(".")]

@@ -34,7 +34,8 @@ def open_inside(folder: Path, name: str) -> BufferedReader:
     except (RuntimeError, ValueError) as error:  # a ring of links; a NUL in the name
         reason = str(error)
     raise FolderError(
-        f"{shown(str(path), 200)} cannot be read: {reason}.\nTake the folder from where it was whole."
+        f"{shown(str(path), 200)} cannot be read: {reason}.",
+        "Take the folder from where it was whole.",
     )
 
 
@@ -44,7 +45,8 @@ def read_inside(folder: Path, name: str, limit: int) -> bytes:
         content = file.read(limit + 1)
     if len(content) > limit:
         raise FolderError(
-            f"{folder / name} has more than {limit:,} bytes.\nTake the folder from where it was whole."
+            f"{folder / name} has more than {limit:,} bytes.",
+            "Take the folder from where it was whole.",
         )
     return content
 
@@ -114,8 +116,8 @@ def require_space(path: Path, needed: int) -> None:
 
 def disk_error(path: Path, reason: str, needed: int) -> DiskError:
     return DiskError(
-        f"{path} cannot be written: {reason} ({needed:,} bytes needed, {free_bytes(path):,} free).\n"
-        f"What was saved before is whole: make room there, or move the folder, and run the same command again."
+        f"{path} cannot be written: {reason} ({needed:,} bytes needed, {free_bytes(path):,} free).",
+        "What was saved before is whole: make room there, or move the folder, and run the same command again.",
     )
 
 

@@ -54,7 +54,7 @@ def acquire(path: Path) -> int:
             os.close(descriptor)
             who = f"process {owner[1]} on {shown(owner[2])}" if owner else "another process"
             raise FolderInUseError(
-                f"{path.parent} is in use by {who}.\nWait until it ends, or stop it."
+                f"{path.parent} is in use by {who}.", "Wait until it ends, or stop it."
             )
         if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
             break

@@ -52,7 +52,7 @@ class Log:
         return report
 
     def damaged(self, number: int) -> FolderError:
-        return FolderError(f"{self.path}:{number} is not a report.\nRemove the line.")
+        return FolderError(f"{self.path}:{number} is not a report.", "Remove the line.")
 
     def cut(self, step: int) -> None:
         """Drop the reports beyond a step, all at once; one without a step belongs to that of the one before it."""

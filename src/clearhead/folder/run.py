@@ -85,8 +85,8 @@ class RunFolder:
         if missing := [name for name in (CONFIG, TOKENIZER) if not (run.path / name).exists()]:
             raise FolderError(
                 f"{run.path} is not a clearhead run: {' and '.join(missing)} missing.\n"
-                f"Runs found next to it: {', '.join(run.neighbours()) or 'none'}.\n"
-                f"Train one with: clearhead train SOURCE TARGET --into {run.path}"
+                f"Runs found next to it: {', '.join(run.neighbours()) or 'none'}.",
+                f"Train one with: clearhead train SOURCE TARGET --into {run.path}",
             )
         return run
 
@@ -98,14 +98,16 @@ class RunFolder:
         """A new run destroys nothing: neither another run nor a folder of something else."""
         if self.exists():
             raise FolderError(
-                f"{self.path} is a run already.\nGo on with: clearhead train {self.path}, or choose another --into."
+                f"{self.path} is a run already.",
+                f"Go on with: clearhead train {self.path}, or choose another --into.",
             )
         names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
         if foreign := [
             name for name in names if name not in BEFORE_CONFIG and not STRAY.fullmatch(name)
         ]:
             raise FolderError(
-                f"{self.path} is no run, and not empty: it holds {foreign[0]!a}.\nChoose another --into."
+                f"{self.path} is no run, and not empty: it holds {foreign[0]!a}.",
+                "Choose another --into.",
             )
 
     def neighbours(self) -> list[str]:
@@ -120,13 +122,14 @@ class RunFolder:
         content, name = read_inside(self.path, CONFIG, MAX_CONFIG), str(self.path / CONFIG)
         if content.count(b".") > MAX_DOTS:
             raise ConfigError(
-                f"{name} has more than {MAX_DOTS:,} dots, which no settings need.\nWrite it anew."
+                f"{name} has more than {MAX_DOTS:,} dots, which no settings need.",
+                "Write it anew.",
             )
         try:
             return config_from_toml(content.decode(), name)
         except UnicodeDecodeError as error:
             raise ConfigError(
-                f"{name} is not UTF-8: {error.reason} at byte {error.start}.\nWrite it anew."
+                f"{name} is not UTF-8: {error.reason} at byte {error.start}.", "Write it anew."
             ) from None
 
     def write_config(self, config: Config) -> None:
@@ -158,12 +161,12 @@ class RunFolder:
         try:
             tokenizer = Tokenizer.from_json(read_inside(self.path, name, MAX_TOKENIZER))
         except TokenizerError as error:
-            raise TokenizerError(f"{self.path / name}: {error}") from None
+            raise error.at(self.path / name) from None
         if tokenizer.fingerprint != fingerprint:
             raise TokenizerError(
                 f"{self.path / name} is not the tokenizer that trained the model: "
-                f"its fingerprint is {tokenizer.fingerprint}, {CONFIG} has {fingerprint or 'none'}.\n"
-                f"Take the {name} that was written with the model."
+                f"its fingerprint is {tokenizer.fingerprint}, {CONFIG} has {fingerprint or 'none'}.",
+                f"Take the {name} that was written with the model.",
             )
         return tokenizer
 
@@ -181,7 +184,8 @@ class RunFolder:
         if checkpoint is None or WEIGHTS not in checkpoint.files:
             steps = ", ".join(map(str, self.checkpoints.steps())) or "none"
             raise FolderError(
-                f"{self.path} has no checkpoint with weights at step {step}.\nThere are: {steps}."
+                f"{self.path} has no checkpoint with weights at step {step}.",
+                f"There are: {steps}.",
             )
         return f"{checkpoint.name}/{WEIGHTS}", checkpoint.files[WEIGHTS][1]
 
@@ -221,7 +225,7 @@ class RunFolder:
             try:
                 check()
             except ClearheadError as error:
-                problems.append(str(error))
+                problems.append(error.whole)
         return list(dict.fromkeys(problems + self.checkpoints.problems()))
 
     def check_weights(self) -> None:

@@ -109,7 +109,7 @@ def read_tensors(
             return read_data(file, contents, order, hashlib.sha256(framed(header)), sha256)
         except ModelFileError as error:
             raise ModelFileError(
-                f"{folder / name}: {error}\nTake the file from where it was whole."
+                f"{folder / name}: {error}", "Take the file from where it was whole."
             ) from None
 
 

@@ -34,8 +34,8 @@ def unfilled(config: ModelConfig, n_bytes: int, path: Path) -> Transformer:
     """The model of a config, without numbers, if its weights can be in so many bytes at all."""
     if least_bytes(config) > n_bytes:
         raise ModelFileError(
-            f"{path}: config.toml asks for weights of at least {least_bytes(config):,} bytes, found {n_bytes:,}.\n"
-            f"Take config.toml and the weights from the same run."
+            f"{path}: config.toml asks for weights of at least {least_bytes(config):,} bytes, found {n_bytes:,}.",
+            "Take config.toml and the weights from the same run.",
         )
     with torch.device("meta"), Undrawn():
         return Transformer(config)

@@ -60,7 +60,9 @@ def by_hand(look: Look, path: str, row: int, col: int = 0, head: int | None = No
     )
     for place, size, axis in zip(index, values.values.shape, values.axes, strict=True):
         if not 0 <= place < size:
-            raise ModelError(f"{path} has no {axis} {place}: it has {size}.\nUse 0 to {size - 1}.")
+            raise ModelError(
+                f"{path} has no {axis} {place}: it has {size}.", f"Use 0 to {size - 1}."
+            )
     cell = Cell(look, path.rpartition(".")[0], row, col, head or 0)
     lines = RULES[path.rpartition(".")[2]](cell)
     names = [

@@ -39,7 +39,8 @@ class Edits:
         for number, word in self.words.items():
             if not 0 <= number < len(found):
                 raise ConfigError(
-                    f"swap: there is no word {number} in a text of {len(found)}, counted from 0.\n{HELP}"
+                    f"swap: there is no word {number} in a text of {len(found)}, counted from 0.",
+                    f"{HELP}",
                 )
             found[number] = word
         return " ".join(found)
@@ -180,9 +181,11 @@ def made(kind: str, rest: str, name: str, config: ModelConfig) -> list[tuple[str
     ):
         found = list(NAMES[kind](place))
     else:
-        raise ConfigError(f"There is no edit {shown(name)}.\n{HELP}")
+        raise ConfigError(f"There is no edit {shown(name)}.", f"{HELP}")
     if not found or (head is not None and head >= config.n_heads):
-        raise ConfigError(f"The edit {shown(name)} finds nothing to change in this model.\n{HELP}")
+        raise ConfigError(
+            f"The edit {shown(name)} finds nothing to change in this model.", f"{HELP}"
+        )
     return found
 
 
@@ -228,7 +231,7 @@ def needed(head: int | None) -> int:
 def numeral(text: str, name: str) -> int:
     if not text.isdigit():
         raise ConfigError(
-            f"The edit {shown(name)} needs a number where it has {shown(text)}.\n{HELP}"
+            f"The edit {shown(name)} needs a number where it has {shown(text)}.", f"{HELP}"
         )
     return int(text)
 

@@ -77,7 +77,7 @@ def film_of(lines: Iterable[Mapping[str, Any]], number: int = 0) -> Film:
     found = [line for line in lines if line["kind"] == "frame" and len(line["probes"]) > number]
     if not found:
         raise FolderError(
-            "No film was made of this run: it has no probes.\nTrain with train.film = true."
+            "No film was made of this run: it has no probes.", "Train with train.film = true."
         )
     shots = [line["probes"][number] for line in found]
     frames = [unpacked(shot) for shot in shots]
@@ -101,7 +101,7 @@ def unpacked(shot: Mapping[str, Any]) -> Patterns:
     content = zlib.decompressobj().decompress(base64.b64decode(shot["patterns"]), total + 1)
     if len(content) != total:
         raise FolderError(
-            "A frame of the film is damaged.\nDelete film.jsonl; the model does not need it."
+            "A frame of the film is damaged.", "Delete film.jsonl; the model does not need it."
         )
     parts = np.split(np.frombuffer(content, np.uint8), np.cumsum(list(sizes.values()))[:-1])
     return {

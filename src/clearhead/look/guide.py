@@ -14,8 +14,8 @@ def guide(look: Look, picture: str = "") -> str:
     """The whole way of a sentence through an encoder and a decoder; `picture` is the file name of its alignment."""
     if look.family != "encoder-decoder":
         raise ModelError(
-            f"The guide goes through an encoder and a decoder, and this model is of family {look.family}.\n"
-            f"Look at its numbers with .by_hand(path, row, col)."
+            f"The guide goes through an encoder and a decoder, and this model is of family {look.family}.",
+            "Look at its numbers with .by_hand(path, row, col).",
         )
     return "\n".join([*reading(look), *encoding(look), *writing(look, picture), *choosing(look)])
 

@@ -90,7 +90,9 @@ class Look:
         if path not in self.seen and not (
             path.endswith(".probs") and path[:-5] + "logits" in self.seen
         ):
-            raise ModelError(f"There is no {shown(path)} inside this model.\n{self.nearest(path)}")
+            raise ModelError(
+                f"There is no {shown(path)} inside this model.", f"{self.nearest(path)}"
+            )
         values = self.probs if path.endswith(".probs") else self.seen[path]
         axes = self.axes(path)
         labels = [self.labels(*axis) for axis in zip(axes, values.shape, strict=True)]
@@ -138,7 +140,7 @@ class Look:
         n_heads = self.model.config.n_heads
         if not 0 <= head < n_heads:
             raise ModelError(
-                f"There is no head {head}: the model has {n_heads}.\nUse 0 to {n_heads - 1}."
+                f"There is no head {head}: the model has {n_heads}.", f"Use 0 to {n_heads - 1}."
             )
         return head
 
@@ -197,8 +199,8 @@ class Look:
         }
         if not patterns:
             raise ModelError(
-                f"A model of family {self.family} has no cross-attention, so there is nothing to align.\n"
-                "Look at .attention(path, head) instead."
+                f"A model of family {self.family} has no cross-attention, so there is nothing to align.",
+                "Look at .attention(path, head) instead.",
             )
         return best_alignment(patterns, self.source, self.predicted)
 
@@ -209,7 +211,8 @@ class Look:
         """The scores of all tokens in every row."""
         if self.classes:
             raise ModelError(
-                "A classifier says no tokens: there are none to choose from.\nSee .verdict for its classes."
+                "A classifier says no tokens: there are none to choose from.",
+                "See .verdict for its classes.",
             )
         return self.seen["encoder.logits" if self.family == "encoder" else "decoder.logits"]
 

@@ -27,7 +27,8 @@ class Picture:
     def __post_init__(self) -> None:
         if self.matrix.values.ndim != 2:
             raise ConfigError(
-                f"{self.matrix.path} has {self.matrix.values.ndim} dimensions, and a picture has two.\nName a head."
+                f"{self.matrix.path} has {self.matrix.values.ndim} dimensions, and a picture has two.",
+                "Name a head.",
             )
 
     def colours(self) -> UInt8[np.ndarray, "R C 3"]:
@@ -77,7 +78,7 @@ class Picture:
         path = Path(path)
         if path.suffix not in (".svg", ".png"):
             raise ConfigError(
-                f"A picture is a .svg or a .png, and {path.name} is neither.\nName it so."
+                f"A picture is a .svg or a .png, and {path.name} is neither.", "Name it so."
             )
         path.write_bytes(self.png() if path.suffix == ".png" else self.svg().encode())
 

@@ -67,7 +67,8 @@ def reasons(look: Look) -> Reasons:
     rows, said = outputs(look)
     if not rows:
         raise ModelError(
-            "Nothing was said, so there are no reasons for it.\nMask a word of the text, or let it write."
+            "Nothing was said, so there are no reasons for it.",
+            "Mask a word of the text, or let it write.",
         )
     tables = {
         "attention": attended(look, rows),

@@ -51,6 +51,7 @@ class LearnedPositions(nn.Module):
         if end > len(self.table):
             raise ModelError(
                 f"A sequence of {end} tokens is longer than model.max_positions = {len(self.table)}, "
-                f'as far as its learned positions go.\nShorten it, or train with model.positions = "sinusoidal".'
+                f"as far as its learned positions go.",
+                'Shorten it, or train with model.positions = "sinusoidal".',
             )
         return self.table[positions]

@@ -121,7 +121,8 @@ class Transformer(nn.Module):
         except IndexError:
             raise ModelError(
                 f"Token ids from {ids.min()} to {ids.max()} do not fit a vocabulary of {tokens.num_embeddings}, "
-                f"whose ids are 0 to {tokens.num_embeddings - 1}.\nUse the tokenizer that the model was trained with."
+                f"whose ids are 0 to {tokens.num_embeddings - 1}.",
+                "Use the tokenizer that the model was trained with.",
             ) from None
         return vectors * math.sqrt(self.config.d_model) if self.config.scale_embeddings else vectors
 

@@ -45,8 +45,8 @@ def load(path: str | Path, device: str = "cpu") -> Any:
     use = config.model.family if config.task == "pretraining" else config.task
     if use not in users:
         raise FolderError(
-            f"{path} was pre-trained to fill gaps in text, and has no use of its own.\n"
-            f"Begin with it: clearhead train FILES --from {path} --into RUN"
+            f"{path} was pre-trained to fill gaps in text, and has no use of its own.",
+            f"Begin with it: clearhead train FILES --from {path} --into RUN",
         )
     return users[use].load(path, device=device)
 

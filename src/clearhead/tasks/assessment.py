@@ -131,6 +131,6 @@ def refuse_unknown(names: Sequence[str], examples: Sequence[Labelled]) -> None:
         for label in example.labels:
             if label not in names:
                 raise DataError(
-                    f"Example {number:,} has the label {shown(label)}, which the classifier has not learned.\n"
-                    f"It knows: {shown(', '.join(names))}."
+                    f"Example {number:,} has the label {shown(label)}, which the classifier has not learned.",
+                    f"It knows: {shown(', '.join(names))}.",
                 )

@@ -70,8 +70,8 @@ class Chatbot:
         config = folder.config()
         if config.task != "chat":
             raise FolderError(
-                f"{path} cannot chat: its model is of the family {config.model.family}, for {config.task}.\n"
-                f"Train one with: clearhead train FILES --task chat --into RUN"
+                f"{path} cannot chat: its model is of the family {config.model.family}, for {config.task}.",
+                "Train one with: clearhead train FILES --task chat --into RUN",
             )
         return cls(folder.model(device), *folder.tokenizers(), config)
 
@@ -107,7 +107,7 @@ class Chatbot:
         """Take back the last turn and its reply; the answer is what the user had said."""
         if not self.turns:
             raise TextError(
-                "There is no reply to take back: nothing was said yet.\nSay something first."
+                "There is no reply to take back: nothing was said yet.", "Say something first."
             )
         text = self.turns[-2]
         del self.turns[-2:]

@@ -96,8 +96,8 @@ def refuse_odd(names: tuple[str, ...], n_examples: int) -> None:
         return
     raise DataError(
         f"{len(names):,} different labels in {n_examples:,} examples, such as {shown(names[0], 40)}; "
-        f"a classifier needs 2 to {MOST_LABELS:,}.\n"
-        f"In a table the label comes first and then the text; .csv and .jsonl may name the columns label and text."
+        f"a classifier needs 2 to {MOST_LABELS:,}.",
+        "In a table the label comes first and then the text; .csv and .jsonl may name the columns label and text.",
     )
 
 

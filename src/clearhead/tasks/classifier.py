@@ -72,8 +72,8 @@ class Classifier:
         config = folder.config()
         if len(config.labels.names) != config.model.n_classes or not config.labels.names:
             raise FolderError(
-                f"{path} is no classifier: it is made for {config.task} and names {len(config.labels.names)} labels.\n"
-                f"Train one with: clearhead train TABLE --task classification --into RUN"
+                f"{path} is no classifier: it is made for {config.task} and names {len(config.labels.names)} labels.",
+                "Train one with: clearhead train TABLE --task classification --into RUN",
             )
         return cls(folder.model(device), folder.tokenizer(), config)
 

@@ -56,8 +56,8 @@ class Filler:
         config = folder.config()
         if config.model.family != "encoder" or config.model.n_classes:
             raise FolderError(
-                f"{path} cannot fill gaps: its model is of the family {config.model.family}, for {config.task}.\n"
-                f"Train one with: clearhead pretrain FILES --objective masked --into RUN"
+                f"{path} cannot fill gaps: its model is of the family {config.model.family}, for {config.task}.",
+                "Train one with: clearhead pretrain FILES --objective masked --into RUN",
             )
         return cls(folder.model(device), folder.tokenizer(), config)
 
@@ -103,12 +103,13 @@ class Filler:
     def refuse(self, text: str, n_gaps: int, n_tokens: int) -> None:
         if not n_gaps:
             raise TextError(
-                f"There is no gap to fill in {shown(text, 60)}.\nMark it with underscores: ____"
+                f"There is no gap to fill in {shown(text, 60)}.", "Mark it with underscores: ____"
             )
         if n_tokens > self.config.data.window:
             raise TextError(
                 f"A text of {n_tokens:,} tokens is longer than the {self.config.data.window} that the model was "
-                f"trained on.\nGive a shorter one."
+                f"trained on.",
+                "Give a shorter one.",
             )
 
     def candidates(

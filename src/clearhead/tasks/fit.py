@@ -187,7 +187,7 @@ def create(task: Task, config: Config, into: Path, progress: Progress, world: in
     """Make a new run folder: learn the tokenizers and choose all that the settings leave open."""
     if not config.data.files:
         raise ConfigError(
-            "There is nothing to learn from: data.files is empty.\nName the training files."
+            "There is nothing to learn from: data.files is empty.", "Name the training files."
         )
     base = started_from(config, into)
     config = with_defaults((like(base, config) if base else config).but(task=task.name))
@@ -235,8 +235,8 @@ def continued(stored: Config, given: Config, folder: RunFolder) -> Config:
                 or (name == "budget" and not are_times(before, now))
             ):
                 raise ConfigError(
-                    f"{folder.path} was begun with {section}.{name} = {before}, and {now} would make it another run.\n"
-                    f"Leave the setting out to go on, or begin anew with another --into."
+                    f"{folder.path} was begun with {section}.{name} = {before}, and {now} would make it another run.",
+                    "Leave the setting out to go on, or begin anew with another --into.",
                 )
             changes[name] = now
     return stored.but(train=stored.train.but(**changes)) if changes else stored
@@ -262,8 +262,8 @@ def refuse_other_examples(store: Store, folder: RunFolder) -> None:
     for line in folder.log.lines():
         if line["kind"] == "plan" and line["examples"] != store.fingerprint:
             raise DataError(
-                f"The training examples are not those that {folder.path} was begun with.\n"
-                f"Put the files back as they were, or begin anew with another --into."
+                f"The training examples are not those that {folder.path} was begun with.",
+                "Put the files back as they were, or begin anew with another --into.",
             )
 
 
@@ -300,7 +300,7 @@ def recorded(job: Job, folder: RunFolder, corpus: Corpus) -> Iterator[Report]:
             yield report
     except NotFiniteError as error:
         if job.ranks.first:
-            folder.log.write({"kind": "notfinite", "text": str(error)})
+            folder.log.write({"kind": "notfinite", "text": error.whole})
         raise
 
 

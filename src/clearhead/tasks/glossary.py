@@ -24,7 +24,9 @@ def required_terms(text: str, glossary: Mapping[str, str], protect: Sequence[str
     ]
     for kind in protect:
         if kind not in PATTERNS:
-            raise ConfigError(f"protect = {kind} is not known.\nThere are: {', '.join(PATTERNS)}.")
+            raise ConfigError(
+                f"protect = {kind} is not known.", f"There are: {', '.join(PATTERNS)}."
+            )
         terms += PATTERNS[kind].findall(text)
     return terms
 

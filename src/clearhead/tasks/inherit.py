@@ -72,8 +72,9 @@ def like(base: RunFolder, config: Config) -> Config:
         if name in ("method", "vocab_size") and value != getattr(theirs.tokenizer, name):
             raise ConfigError(
                 f"tokenizer.{name} = {value} makes another tokenizer than that of {base.path}, and its token vectors "
-                f"would be lost.\nLeave the setting out, or keep the vectors of the tokens that both have: "
-                f"--set train.new_vectors=true"
+                f"would be lost.",
+                "Leave the setting out, or keep the vectors of the tokens that both have: "
+                "--set train.new_vectors=true",
             )
     dropout = config.tokenizer.dropout
     return config.but(tokenizer=theirs.tokenizer.but(dropout=dropout))
@@ -86,7 +87,8 @@ def inherit(
     """Take over every weight of the other run with the same name and shape here, and the vectors of known tokens."""
     if not base.has_weights():
         raise FolderError(
-            f"{base.path} has no weights yet.\nTrain it to its end with: clearhead train {base.path}"
+            f"{base.path} has no weights yet.",
+            f"Train it to its end with: clearhead train {base.path}",
         )
     theirs, ours = base.model().state_dict(), model.state_dict()
     taken, known = [], 1.0
@@ -115,7 +117,8 @@ def inherit(
         taken.append(name)
     if not taken:
         raise ConfigError(
-            f"Nothing in {base.path} fits this model.\nLeave out the settings that change its shape."
+            f"Nothing in {base.path} fits this model.",
+            "Leave out the settings that change its shape.",
         )
     left, new = sorted(theirs.keys() - set(taken)), sorted(ours.keys() - set(taken))
     return Inherited(0, str(base.path), tuple(taken), tuple(left), tuple(new), known)

@@ -88,8 +88,8 @@ class Translator:
         for other in folders[1:]:
             if other.config().tokenizer.fingerprint != first.config().tokenizer.fingerprint:
                 raise ConfigError(
-                    f"{other.path} and {first.path} have different tokenizers, so they cannot decide together.\n"
-                    f"Train them from the same files and tokenizer settings."
+                    f"{other.path} and {first.path} have different tokenizers, so they cannot decide together.",
+                    "Train them from the same files and tokenizer settings.",
                 )
         models = [folder.model(device) for folder in folders]
         return cls(models, *first.tokenizers(), first.config(), int8)
@@ -148,7 +148,8 @@ class Translator:
         if not self.fits(text):
             raise TextError(
                 f"A text of {len(self.source.encode(text)):,} tokens is longer than the {self.limit} that the model "
-                f"was trained on: {shown(text, 40)}\nShorten it, or let it be split."
+                f"was trained on: {shown(text, 40)}",
+                "Shorten it, or let it be split.",
             )
 
     def fits(self, text: str) -> bool:

@@ -68,8 +68,8 @@ class Writer:
         config = folder.config()
         if config.model.family != "decoder" or config.task == "chat":
             raise FolderError(
-                f"{path} cannot write: its model is of the family {config.model.family}, for {config.task}.\n"
-                f"Train one with: clearhead train FILES --task writing --into RUN"
+                f"{path} cannot write: its model is of the family {config.model.family}, for {config.task}.",
+                "Train one with: clearhead train FILES --task writing --into RUN",
             )
         return cls(folder.model(device), folder.tokenizer(), config)
 
@@ -83,7 +83,8 @@ class Writer:
         asked = self.asked(options)
         if asked.n_best > 1 and not asked.temperature:
             raise ConfigError(
-                f"{asked.n_best} continuations would all be the same at temperature 0.\nUse decode.temperature = 0.8."
+                f"{asked.n_best} continuations would all be the same at temperature 0.",
+                "Use decode.temperature = 0.8.",
             )
         seeds = range(asked.seed, asked.seed + asked.n_best)
         first, *others = [

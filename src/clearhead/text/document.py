@@ -127,12 +127,12 @@ def from_document(text: str | bytes) -> Vocabulary:
     document = parsed(text)
     found = document.get("model")
     if not isinstance(found, dict):
-        raise TokenizerError(f"The tokenizer has no model section.\n{ADVICE}")
+        raise TokenizerError("The tokenizer has no model section.", ADVICE)
     method = method_of(document, found)
     tokens, scores = tokens_of(found.get("vocab"))
     if bool(scores) != (method == "unigram"):
         raise TokenizerError(
-            f"The tokenizer has a vocabulary of another kind than its model.\n{ADVICE}"
+            "The tokenizer has a vocabulary of another kind than its model.", ADVICE
         )
     tags = itertools.takewhile(bool, map(TAG.fullmatch, tokens[len(SPECIALS) :]))
     languages = tuple(tag[1] for tag in tags if tag)
@@ -154,7 +154,7 @@ def method_of(document: dict[str, Any], found: dict[str, Any]) -> str:
         ):
             return name
     what = f"model {shown(found.get('type'))} with this pre_tokenizer"
-    raise TokenizerError(f"The tokenizer is not one that clearhead writes: {what}.\n{ADVICE}")
+    raise TokenizerError(f"The tokenizer is not one that clearhead writes: {what}.", ADVICE)
 
 
 def check_learned(vocabulary: Vocabulary) -> None:
@@ -163,14 +163,12 @@ def check_learned(vocabulary: Vocabulary) -> None:
     if vocabulary.method == "bytes":
         plain |= BYTE_ALPHABET.keys()
         if not set().union(*plain) <= BYTE_ALPHABET.keys():
-            raise TokenizerError(
-                f"The tokenizer has tokens that are not spelled in bytes.\n{ADVICE}"
-            )
+            raise TokenizerError("The tokenizer has tokens that are not spelled in bytes.", ADVICE)
     if not all(
         left in plain and right in plain and left + right in plain
         for left, right in vocabulary.merges
     ):
-        raise TokenizerError(f"The tokenizer merges tokens that it does not have.\n{ADVICE}")
+        raise TokenizerError("The tokenizer merges tokens that it does not have.", ADVICE)
 
 
 def check_rest(document: dict[str, Any], vocabulary: Vocabulary) -> None:
@@ -180,7 +178,8 @@ def check_rest(document: dict[str, Any], vocabulary: Vocabulary) -> None:
         same = (json.dumps(whole.get(part, whole), sort_keys=True) for whole in (ours, document))
         if next(same) != next(same):
             raise TokenizerError(
-                f"The tokenizer is not one that clearhead writes: its {shown(part)} differs.\n{ADVICE}"
+                f"The tokenizer is not one that clearhead writes: its {shown(part)} differs.",
+                ADVICE,
             )
 
 
@@ -188,14 +187,15 @@ def parsed(text: str | bytes) -> dict[str, Any]:
     """The file as JSON, if it is of a size and depth that a tokenizer can have."""
     if len(text) > MAX_BYTES:
         raise TokenizerError(
-            f"The tokenizer has {len(text):,} bytes, and at most {MAX_BYTES:,} are read.\n{ADVICE}"
+            f"The tokenizer has {len(text):,} bytes, and at most {MAX_BYTES:,} are read.",
+            ADVICE,
         )
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise TokenizerError(f"The tokenizer is not JSON: {shown(str(error))}.\n{ADVICE}") from None
+        raise TokenizerError(f"The tokenizer is not JSON: {shown(str(error))}.", ADVICE) from None
     if not isinstance(document, dict):
-        raise TokenizerError(f"The tokenizer is {shown(document)}, not a JSON object.\n{ADVICE}")
+        raise TokenizerError(f"The tokenizer is {shown(document)}, not a JSON object.", ADVICE)
     return document
 
 
@@ -209,16 +209,16 @@ def tokens_of(vocab: Any) -> tuple[list[str], list[float]]:
     ]:
         tokens = sorted(vocab, key=vocab.__getitem__)
     else:
-        raise TokenizerError(f"The tokenizer has no tokens with ids that count from 0.\n{ADVICE}")
+        raise TokenizerError("The tokenizer has no tokens with ids that count from 0.", ADVICE)
     for token in tokens:
         if not isinstance(token, str) or not 0 < len(token) <= MAX_TOKEN or SURROGATE.search(token):
             raise TokenizerError(
-                f"The tokenizer has a token that cannot be one: {shown(token)}.\n{ADVICE}"
+                f"The tokenizer has a token that cannot be one: {shown(token)}.", ADVICE
             )
     if len(set(tokens)) != len(tokens):
-        raise TokenizerError(f"The tokenizer has the same token twice.\n{ADVICE}")
+        raise TokenizerError("The tokenizer has the same token twice.", ADVICE)
     if not all(type(score) is float and math.isfinite(score) and score <= 0 for score in scores):
-        raise TokenizerError(f"The tokenizer has scores that are not log probabilities.\n{ADVICE}")
+        raise TokenizerError("The tokenizer has scores that are not log probabilities.", ADVICE)
     return tokens, scores
 
 
@@ -227,8 +227,8 @@ def merges_of(merges: Any) -> list[tuple[str, str]]:
     if not isinstance(merges, list) or not all(
         isinstance(p, list) and [*map(type, p)] == [str, str] for p in merges
     ):
-        raise TokenizerError(f"The tokenizer has merges that are not pairs of tokens.\n{ADVICE}")
+        raise TokenizerError("The tokenizer has merges that are not pairs of tokens.", ADVICE)
     pairs = [(left, right) for left, right in merges]
     if len(set(pairs)) != len(pairs):
-        raise TokenizerError(f"The tokenizer has the same merge twice.\n{ADVICE}")
+        raise TokenizerError("The tokenizer has the same merge twice.", ADVICE)
     return pairs

@@ -49,7 +49,8 @@ class Corpus:
         if self.size is not None and self.size <= self.taken:
             raise ConfigError(
                 f"tokenizer.vocab_size = {self.size} leaves nothing to learn: special tokens and bytes fill "
-                f'{self.taken} places of method "{config.method}".\nUse {self.taken + SMALLEST} or more.'
+                f'{self.taken} places of method "{config.method}".',
+                f"Use {self.taken + SMALLEST} or more.",
             )
         self.characters = Counter[str]()
 
@@ -69,7 +70,8 @@ class Corpus:
         total = self.characters.total()
         if not total:
             raise TextError(
-                "There is no text to learn a tokenizer from.\nGive files with at least some lines of text."
+                "There is no text to learn a tokenizer from.",
+                "Give files with at least some lines of text.",
             )
         fitting = max(
             vocab_size_for(total if self.length is None else self.length),
@@ -87,8 +89,8 @@ def checked(languages: tuple[str, ...]) -> tuple[str, ...]:
     for language in languages:
         if not LANGUAGE.fullmatch(language) or languages.count(language) > 1:
             raise ConfigError(
-                f"tokenizer.languages: {shown(language)} is not a language code of its own.\n"
-                f"Name each language once, with letters, digits, - and _, such as de or pt-BR."
+                f"tokenizer.languages: {shown(language)} is not a language code of its own.",
+                "Name each language once, with letters, digits, - and _, such as de or pt-BR.",
             )
     return languages
 

@@ -34,6 +34,7 @@ def bytes_of(token: int, table: Sequence[bytes]) -> bytes:
     """What an id stands for; a negative one stands for nothing, whatever Python says."""
     if not 0 <= token < len(table):
         raise TextError(
-            f"Id {token} is not in the vocabulary of {len(table)} tokens.\nUse the tokenizer of the model that made it."
+            f"Id {token} is not in the vocabulary of {len(table)} tokens.",
+            "Use the tokenizer of the model that made it.",
         )
     return table[token]

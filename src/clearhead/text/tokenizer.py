@@ -56,8 +56,8 @@ class Tokenizer:
             tokenizer = cls(learn_vocabulary(texts, config, length))
         if len(tokenizer.to_json().encode()) > MAX_BYTES:
             raise ConfigError(
-                f"{tokenizer.vocab_size:,} tokens make a file of more than {MAX_BYTES:,} bytes.\n"
-                f"Use a smaller tokenizer.vocab_size."
+                f"{tokenizer.vocab_size:,} tokens make a file of more than {MAX_BYTES:,} bytes.",
+                "Use a smaller tokenizer.vocab_size.",
             )
         return tokenizer
 
@@ -71,13 +71,13 @@ class Tokenizer:
         """The tokenizer in a file, of which no more is read than a tokenizer can have."""
         try:
             if not path.is_file():
-                raise TokenizerError(f"There is no such file.\n{ADVICE}")
+                raise TokenizerError("There is no such file.", ADVICE)
             with path.open("rb") as file:
                 return cls.from_json(file.read(MAX_BYTES + 1))
         except OSError as error:
-            raise TokenizerError(f"{path} cannot be read: {error.strerror}.\n{ADVICE}") from None
+            raise TokenizerError(f"{path} cannot be read: {error.strerror}.", ADVICE) from None
         except TokenizerError as error:
-            raise TokenizerError(f"{path}: {error}") from None
+            raise error.at(path) from None
 
     def to_json(self) -> str:
         """The tokenizer in the Hugging Face format, for a file."""
@@ -115,8 +115,8 @@ class Tokenizer:
     def merges(self) -> Merges:
         if METHODS[self.vocabulary.method].model != "BPE":
             raise ConfigError(
-                f'tokenizer.dropout skips merges, and method "{self.vocabulary.method}" has none.\n'
-                f'Use tokenizer.dropout = 0, or tokenizer.method = "bpe" or "bytes".'
+                f'tokenizer.dropout skips merges, and method "{self.vocabulary.method}" has none.',
+                'Use tokenizer.dropout = 0, or tokenizer.method = "bpe" or "bytes".',
             )
         return Merges(self.vocabulary)
 
@@ -157,7 +157,7 @@ def panics_refused() -> Iterator[None]:
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise TokenizerError(f"The tokenizer broke down: {error}.\n{ADVICE}") from None
+        raise TokenizerError(f"The tokenizer broke down: {error}.", ADVICE) from None
 
 
 PARALLELISM = "TOKENIZERS_PARALLELISM"

@@ -111,6 +111,6 @@ def refuse_surrogates(text: str, name: str = "The text") -> None:
     """Half a character is no text: UTF-8 cannot write it."""
     if not text.isascii() and (found := SURROGATE.search(text)):
         raise TextError(
-            f"{name} holds half a character, U+{ord(found[0]):04X}, at offset {found.start()}.\n"
-            f"Decode the text strictly where it comes from, or take the half out."
+            f"{name} holds half a character, U+{ord(found[0]):04X}, at offset {found.start()}.",
+            "Decode the text strictly where it comes from, or take the half out.",
         )

@@ -16,8 +16,8 @@ def not_finite(model: nn.Module, loss: Loss, batches: Sequence[Batch], step: int
     examples = [int(index) for batch in batches for index in batch.indices]
     return NotFiniteError(
         f"Update {step} is not finite: {place}. The weights are as they were before it.\n"
-        f"Its examples: {', '.join(map(str, examples[:8]))}{' …' if len(examples) > 8 else ''}.\n"
-        f"Try a lower train.learning_rate, or let some updates be left out with train.skip_nonfinite."
+        f"Its examples: {', '.join(map(str, examples[:8]))}{' …' if len(examples) > 8 else ''}.",
+        "Try a lower train.learning_rate, or let some updates be left out with train.skip_nonfinite.",
     )
 
 

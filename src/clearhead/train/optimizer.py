@@ -30,7 +30,7 @@ def optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
     others = {name: parameter for name, parameter in learning.items() if name not in matrices}
     if not others:
         raise ConfigError(
-            f"train.freeze = {config.freeze} leaves nothing to learn.\nFreeze fewer layers."
+            f"train.freeze = {config.freeze} leaves nothing to learn.", "Freeze fewer layers."
         )
     rate, decay, shares = (
         config.learning_rate,

@@ -52,7 +52,8 @@ def parse_budget(text: str) -> Budget:
     units = {unit.removesuffix("s") or "s" for _, unit in parts}
     if re.sub(PART, "", text).strip() or (units & {"step", "epoch"} and len(parts) > 1):
         raise ConfigError(
-            f'The budget "{text}" is not understood.\nGive "45m", "1h 30m", "8000 steps" or "20 epochs".'
+            f'The budget "{text}" is not understood.',
+            'Give "45m", "1h 30m", "8000 steps" or "20 epochs".',
         )
     if not parts:
         return Budget()

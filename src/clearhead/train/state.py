@@ -133,7 +133,8 @@ def load(into: Tensors, saved: Tensors) -> None:
     if into.keys() != saved.keys():
         odd = ", ".join(sorted(into.keys() ^ saved.keys())[:3])
         raise FolderError(
-            f"The checkpoint is of another model: {odd} is only on one side.\nUse another --into."
+            f"The checkpoint is of another model: {odd} is only on one side.",
+            "Use another --into.",
         )
     for name, tensor in into.items():
         tensor.copy_(like(tensor, saved[name]))
