@@ -34,7 +34,7 @@ from clearhead.decode import decode
 from clearhead.folder import RunFolder
 from clearhead.model import Step, Transformer
 from clearhead.tasks import Translator, workers
-from clearhead.tasks.translator import ended
+from clearhead.tasks.translation import ended
 from clearhead.text import Tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,8 +9,8 @@ from clearhead import Chatbot
 from clearhead.data.examples import Conversation
 from clearhead.data.prepare import prepare
 from clearhead.errors import TextError
+from clearhead.tasks.chat import chat_batches, chat_encoding, pieces
 from clearhead.tasks.streams import Kept
-from clearhead.tasks.turns import chat_batches, chat_encoding, pieces
 from tasks.random_runs import random_folder
 
 LIMIT = 60

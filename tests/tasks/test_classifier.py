@@ -14,7 +14,7 @@ from clearhead.errors import DataError, FolderError
 from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
 from clearhead.tasks.assessment import assess
-from clearhead.tasks.classifier import fitted_temperature, probabilities, said
+from clearhead.tasks.classification import fitted_temperature, probabilities, said
 from clearhead.tasks.fit import fit
 from tasks.small import small_config, trained, write_prose, write_reviews
 

@@ -13,7 +13,7 @@ from clearhead import Translator
 from clearhead.config import Config, TokenizerConfig
 from clearhead.errors import ClearheadError, ConfigError, FolderError, TextError
 from clearhead.folder import RunFolder
-from clearhead.tasks.glossary import read_glossary, required_terms
+from clearhead.tasks.translation import read_glossary, required_terms
 from clearhead.text import Tokenizer
 from tasks.conftest import random_run
 

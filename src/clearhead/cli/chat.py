@@ -160,6 +160,6 @@ def evaluated(
 ) -> Evaluation:
     """How surprised a chatbot is by what the bot says in the conversations of files."""
     from clearhead.tasks import Chatbot
-    from clearhead.tasks.turns import read_conversations
+    from clearhead.tasks.chat import read_conversations
 
     return surprise(Chatbot.load(run).perplexity(each.turns for each in read_conversations(*files)))

@@ -266,7 +266,7 @@ def ablated(console: "Console", user: Any, files: list[str]) -> None:
 
     from clearhead.data.examples import pairs
     from clearhead.tasks.ablation import ablate_heads
-    from clearhead.tasks.translator import Translator
+    from clearhead.tasks.translation import Translator
 
     if not isinstance(user, Translator):
         raise DataError(

@@ -86,7 +86,7 @@ def translate(
     - `clearhead translate runs/en-de "A man rides a bike." --n-best 3 --json`
     """
     from clearhead.tasks import Translator
-    from clearhead.tasks.glossary import read_glossary
+    from clearhead.tasks.translation import read_glossary
     from clearhead.tasks.workers import in_workers
 
     runs = [run, *(ensemble or [])]
@@ -130,7 +130,7 @@ def source_chunks(
 ) -> Iterable[Sequence[str]]:
     """What to translate: the text, the lines of files, of a terminal or of a pipe, as many at a time as have come."""
     from clearhead.data.lines import Lines
-    from clearhead.tasks.translator import CHUNK
+    from clearhead.tasks.translation import CHUNK
 
     if text is not None:
         if files:

@@ -6,17 +6,12 @@ from typing import Any
 
 from clearhead.errors import FolderError
 from clearhead.folder import RunFolder
-from clearhead.tasks.chat import ChatTask
-from clearhead.tasks.chatbot import Chatbot, Reply
-from clearhead.tasks.classification import ClassificationTask
-from clearhead.tasks.classifier import Classification, Classifier
-from clearhead.tasks.filler import Candidate, Filler, Filling
+from clearhead.tasks.chat import Chatbot, ChatTask, Reply
+from clearhead.tasks.classification import Classification, ClassificationTask, Classifier
 from clearhead.tasks.fit import Task
-from clearhead.tasks.pretraining import PretrainingTask
-from clearhead.tasks.translation import TranslationTask
-from clearhead.tasks.translator import Translation, Translator
-from clearhead.tasks.writer import Continuation, Writer
-from clearhead.tasks.writing import WritingTask
+from clearhead.tasks.pretraining import Candidate, Filler, Filling, PretrainingTask
+from clearhead.tasks.translation import Translation, TranslationTask, Translator
+from clearhead.tasks.writing import Continuation, Writer, WritingTask
 
 TASKS: dict[str, Callable[[], Task]] = {
     "translation": TranslationTask,

@@ -10,7 +10,7 @@ import torch
 from clearhead import metrics
 
 if TYPE_CHECKING:
-    from clearhead.tasks.translator import Translator
+    from clearhead.tasks.translation import Translator
 
 Pairs = Sequence[tuple[str, str]]
 

@@ -10,7 +10,7 @@ from clearhead import metrics
 from clearhead.data.examples import Labelled
 from clearhead.errors import DataError, shown
 from clearhead.metrics import ClassScore, Score
-from clearhead.tasks.classifier import Classifier, probabilities, said
+from clearhead.tasks.classification import Classifier, probabilities, said
 
 MOST_COLUMNS = 12
 """Labels up to which all confusions are drawn; beyond, only the most frequent ones are told."""

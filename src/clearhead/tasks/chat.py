@@ -1,21 +1,285 @@
-"""Chat: something is said, and something is answered."""
+"""Chat: something is said, and something is answered.
 
-from collections.abc import Iterable
+An encoder–decoder learns answers to questions: its examples are the last two turns. A decoder alone
+learns whole conversations, in which marks tell who speaks and only what the bot says is judged.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from clearhead.config import Config
-from clearhead.data.batches import Batches, TextBatch
-from clearhead.data.encoding import Encoding
-from clearhead.data.examples import Conversation
+from clearhead.config import Config, DecodeConfig
+from clearhead.data.batches import Batches, ByLength, TextBatch, conversation_batch, pair_batch
+from clearhead.data.encoding import Encoding, Rows, conversation_encoding, pair_encoding
+from clearhead.data.examples import Conversation, Examples, Pair, conversations
+from clearhead.data.order import Ints
+from clearhead.data.prepare import prepare
 from clearhead.data.store import Store
-from clearhead.model import Transformer
-from clearhead.tasks.chatbot import Chatbot
+from clearhead.decode import stream
+from clearhead.errors import FolderError, TextError
+from clearhead.folder import RunFolder
+from clearhead.look import Look
+from clearhead.model import Step, Transformer
 from clearhead.tasks.fit import Tokenizers
 from clearhead.tasks.judging import LossJudge, Samples
-from clearhead.tasks.turns import chat_batches, chat_encoding, read_conversations
+from clearhead.tasks.looking import Asked, look_at_writing
+from clearhead.tasks.perplexity import Perplexity, total_loss
+from clearhead.tasks.streams import Kept, whole
+from clearhead.text import USER, Tokenizer
 from clearhead.train import Judge, Loss, next_token_loss
+
+PIECE = 1_024
+"""Bytes of a conversation that are learned at a time: about as many tokens as a chatbot reads, and a bit more."""
+
+
+def read_conversations(*paths: str | Path) -> Examples[Conversation]:
+    """The conversations in files; long ones in pieces, each beginning with the user and ending with the bot."""
+    found = conversations(*paths)
+    return Examples(
+        found.sources, lambda: (piece for each in found for piece in pieces(each.turns))
+    )
+
+
+def pieces(turns: Sequence[str]) -> Iterator[Conversation]:
+    """Whole exchanges in a row, as many as are short enough together; those with a blank turn end a piece."""
+    piece: list[str] = []
+    for said, answer in zip(turns[::2], turns[1::2], strict=False):
+        blank = not said.strip() or not answer.strip()
+        if piece and (blank or sum(len(turn.encode()) for turn in (*piece, said, answer)) > PIECE):
+            yield Conversation(tuple(piece))
+            piece = []
+        piece += [] if blank else [said, answer]
+    if piece:
+        yield Conversation(tuple(piece))
+
+
+def chat_encoding(tokenizers: tuple[Tokenizer, Tokenizer], config: Config) -> Encoding:
+    """How conversations become ids for a model of this family; those too long lose their oldest turns."""
+    if config.model.family == "encoder-decoder":
+        pairs = pair_encoding(*tokenizers)
+        return Encoding(
+            lambda examples: pairs.encode([Pair(*each.turns[-2:]) for each in examples]),
+            pairs.vocab_sizes,
+            f"last {pairs.fingerprint}",
+        )
+    longest, plain = config.data.max_length, conversation_encoding(tokenizers[1])
+
+    def encode(examples: list[Conversation]) -> tuple[Rows, ...]:
+        ids, counts = plain.encode(examples)
+        starts = [oldest_kept(row, longest) for row in ids]
+        return tuple(
+            [row[start:] for row, start in zip(rows, starts, strict=True)] for rows in (ids, counts)
+        )
+
+    return Encoding(encode, plain.vocab_sizes, f"{plain.fingerprint} {longest}")
+
+
+def oldest_kept(ids: list[int], longest: int) -> int:
+    """Where the first turn of the user stands from which on the conversation is short enough, if there is one."""
+    if len(ids) <= longest:
+        return 0
+    return next((i for i, token in enumerate(ids) if token == USER and len(ids) - i <= longest), 0)
+
+
+def chat_batches(store: Store, config: Config) -> Batches[TextBatch]:
+    made: Callable[[Store, Ints], TextBatch] = (
+        pair_batch if config.model.family == "encoder-decoder" else conversation_batch
+    )
+    return ByLength(store, made, config.data.batch_tokens, config.train.seed)
+
+
+LENGTH = 60
+"""Tokens of the longest reply when the settings name no number."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the bot said; `str()` is the reply."""
+
+    said: str
+    """What it answers."""
+    text: str
+    tokens: tuple[str, ...] = ()
+    """The reply's tokens, a space shown as ▁."""
+    log_probs: tuple[float, ...] = ()
+    """The log-probability that the model itself gives to each token, and to the end."""
+    seed: int = 0
+    notes: tuple[str, ...] = ()
+    """What a person should know: what the bot could no longer read."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Chatbot:
+    """A model that answers, and one conversation with it; `answer` serves any number of others."""
+
+    def __init__(
+        self, model: Transformer, source: Tokenizer, target: Tokenizer, config: Config
+    ) -> None:
+        self.model, self.source, self.target, self.config = model, source, target, config
+        self.step = Step(model)
+        self.reads_question = config.model.family == "encoder-decoder"
+        learned = config.model.positions == "learned"
+        self.limit = min(
+            config.data.max_length,
+            config.model.max_positions - 2 if learned else config.data.max_length,
+        )
+        self.blocked = tuple(set(range(len(target.vocabulary.specials))) - {target.end})
+        self.turns: list[str] = []
+        """What was said so far, by the user and the bot in turn."""
+        self.n_asked = 0
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "cpu") -> "Chatbot":
+        """The chatbot in a run folder."""
+        folder = RunFolder.open(path)
+        config = folder.config()
+        if config.task != "chat":
+            raise FolderError(
+                f"{path} cannot chat: its model is of the family {config.model.family}, for {config.task}.",
+                "Train one with: clearhead train FILES --task chat --into RUN",
+            )
+        return cls(folder.model(device), *folder.tokenizers(), config)
+
+    def reply(self, text: str, **options: Any) -> Reply:
+        """Answer, and remember both.
+
+        Options are the settings of the section `decode`: temperature (0: always the likeliest token), top_k, top_p,
+        min_p, repetition_penalty, max_length, seed … Each reply of a conversation is drawn with the next seed, so the
+        same seed and the same words make the same conversation.
+        """
+        return whole(self.stream(text, **options))
+
+    def stream(self, text: str, **options: Any) -> Generator[str, None, Reply]:
+        """The same while it is being said; a reply that is not waited for is remembered as far as it went."""
+        options["seed"] = options.get("seed", self.config.decode.seed) + self.n_asked
+        self.n_asked += 1
+        said: list[str] = []
+        try:
+            reply = Kept(self.answering([*self.turns, text], **options))
+            for piece in reply:
+                said.append(piece)
+                yield piece
+            return reply.value
+        finally:
+            if said:
+                self.turns += [text, "".join(said)]
+
+    def retry(self, **options: Any) -> Reply:
+        """Answer the last turn again, with other luck."""
+        return self.reply(self.undo(), **options)
+
+    def undo(self) -> str:
+        """Take back the last turn and its reply; the answer is what the user had said."""
+        if not self.turns:
+            raise TextError(
+                "There is no reply to take back: nothing was said yet.", "Say something first."
+            )
+        text = self.turns[-2]
+        del self.turns[-2:]
+        return text
+
+    def reset(self) -> None:
+        """Forget everything that was said."""
+        self.turns, self.n_asked = [], 0
+
+    def answer(self, turns: Sequence[str], **options: Any) -> Reply:
+        """The reply to a conversation that is given whole, the user's last turn at its end; nothing is remembered."""
+        return whole(self.answering(turns, **options))
+
+    def answering(self, turns: Sequence[str], **options: Any) -> Generator[str, None, Reply]:
+        """The same while it is being said; the whole is the generator's value."""
+        asked = self.config.decode.but(**options)
+        asked = asked.but(n_best=1, max_length=asked.max_length or LENGTH)
+        ids, notes = self.context(turns, asked)
+        text = self.target.stream()
+        drawn = Kept(stream(self.step, ids, asked, blocked=self.blocked))
+        pieces: list[str] = []
+        for token in drawn:
+            pieces.append(text.push(token))
+            yield pieces[-1]
+        pieces.append(text.end())
+        yield pieces[-1]
+        found = drawn.value
+        tokens = tuple(self.target.tokens(found.ids))
+        return Reply(turns[-1], "".join(pieces), tokens, found.log_probs, asked.seed, notes)
+
+    def context(
+        self, turns: Sequence[str], options: DecodeConfig
+    ) -> tuple[list[int], tuple[str, ...]]:
+        """As much of the conversation as the model can read and still answer, from the newest turn on; what it lacks.
+
+        A model that was trained on questions and answers reads the last turn alone.
+        """
+        room = (
+            self.limit
+            if self.reads_question
+            else self.limit - min(options.max_length or LENGTH, self.limit // 2)
+        )
+        kept, notes = list(turns[-1:] if self.reads_question else turns), []
+        while len(ids := self.read(kept)) > room and len(kept) > 1:
+            del kept[:2]
+        if n_left_out := 0 if self.reads_question else len(turns) - len(kept):
+            notes.append(
+                f"the conversation is long: its first {n_left_out} turns are no longer read"
+            )
+        if len(ids) > room:
+            notes.append(f"the message has {len(ids):,} tokens: only the last {room} are read")
+            ids = self.read(kept, room)
+        return ids, tuple(notes)
+
+    def read(self, turns: Sequence[str], longest: int | None = None) -> list[int]:
+        """The turns as ids, up to where the reply begins; if there is a longest, the first words make room."""
+        if self.reads_question:
+            return [*self.source.encode(turns[-1]), self.source.end][-(longest or 0) :]
+        rows, _ = conversation_encoding(self.target).encode([Conversation(tuple(turns))])
+        user, *words = rows[0]
+        words = words if longest is None else words[-max(1, longest - 3) :]
+        return [self.target.start, user, *words, self.target.bot]
+
+    def look(
+        self,
+        text: str,
+        target: str | None = None,
+        edit: Asked = None,
+        before: Sequence[str] = (),
+        **options: Any,
+    ) -> Look:
+        """Every number behind the reply to a message, or behind a given one, after the turns `before` it.
+
+        Nothing of it is remembered.
+        """
+        asked = self.config.decode.but(**options)
+        asked = asked.but(beam=1, n_best=1, max_length=asked.max_length or LENGTH)
+        return look_at_writing(
+            self.model,
+            (self.source, self.target),
+            text,
+            lambda text: self.context([*before, text], asked)[0],
+            asked,
+            task="chat",
+            target=None if target is None else self.target.encode(target),
+            edit=edit,
+            blocked=self.blocked,
+        )
+
+    def perplexity(self, conversations: Iterable[Sequence[str]]) -> Perplexity:
+        """How surprised the model is by what the bot says in conversations, each an alternation of user and bot."""
+        examples = [Conversation(tuple(turns)) for turns in conversations]
+        with TemporaryDirectory() as cache:
+            store = prepare(
+                Path(cache), examples, chat_encoding((self.source, self.target), self.config)
+            )
+            nats, n_tokens = total_loss(self.model, chat_batches(store, self.config).fixed())
+        judged = [each.turns[-1:] if self.reads_question else each.turns[1::2] for each in examples]
+        return Perplexity(
+            nats, n_tokens, sum(len(turn.encode()) + 1 for turns in judged for turn in turns)
+        )
+
 
 N_SAMPLES = 3
 ENOUGH_TO_TELL = 1_000

@@ -1,11 +1,14 @@
-"""Classification: a text in, its label out, or several."""
+"""Classification: a text in, its label out, or several, with their probabilities."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -15,11 +18,193 @@ from clearhead.data.batches import Batches, ByLength, LabelBatch, label_batch
 from clearhead.data.encoding import Encoding, label_encoding
 from clearhead.data.examples import Labelled, labelled
 from clearhead.data.store import Store
-from clearhead.errors import DataError, shown
+from clearhead.errors import DataError, FolderError, shown
+from clearhead.folder import RunFolder
+from clearhead.look import Look
 from clearhead.model import Transformer
-from clearhead.tasks.classifier import fitted_temperature, said
 from clearhead.tasks.fit import Tokenizers
+from clearhead.tasks.looking import Asked, look_at_reading
+from clearhead.text import Tokenizer
 from clearhead.train import Judge, Loss, label_loss
+
+CHUNK = 2_048
+"""Texts read ahead of the model, to find some of like length."""
+BATCH_TOKENS = 8_192
+"""Tokens that are read at once, padding included."""
+TEMPERATURES = (0.05, 20.0)
+"""The least and the most that scores are divided by."""
+
+
+@dataclass(frozen=True)
+class Classification:
+    """The labels of a text; `str()` is the label, or several joined by commas."""
+
+    text: str
+    labels: tuple[str, ...]
+    """The likeliest; where texts may have several, all that are likelier than not, or else the likeliest."""
+    probabilities: dict[str, float]
+    """Of every label, the likeliest first; where texts may have several, each is a yes or no of its own."""
+    notes: tuple[str, ...] = ()
+    """What a person should know: that the text was cut off, or is empty."""
+
+    @property
+    def label(self) -> str:
+        """The likeliest label."""
+        return self.labels[0]
+
+    @property
+    def probability(self) -> float:
+        """Of the likeliest label."""
+        return self.probabilities[self.label]
+
+    def __str__(self) -> str:
+        return ",".join(self.labels)
+
+
+class Classifier:
+    """A model with the names of its labels."""
+
+    def __init__(self, model: Transformer, tokenizer: Tokenizer, config: Config) -> None:
+        self.model, self.tokenizer, self.config = model, tokenizer, config
+        self.labels = config.labels.names
+        learned = config.model.positions == "learned"
+        self.limit = min(
+            config.data.max_length,
+            config.model.max_positions - 1 if learned else config.data.max_length,
+        )
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "cpu") -> "Classifier":
+        """The classifier in a run folder."""
+        folder = RunFolder.open(path)
+        config = folder.config()
+        if len(config.labels.names) != config.model.n_classes or not config.labels.names:
+            raise FolderError(
+                f"{path} is no classifier: it is made for {config.task} and names {len(config.labels.names)} labels.",
+                "Train one with: clearhead train TABLE --task classification --into RUN",
+            )
+        return cls(folder.model(device), folder.tokenizer(), config)
+
+    @overload
+    def classify(self, text: str) -> Classification: ...
+    @overload
+    def classify(self, text: list[str]) -> list[Classification]: ...
+    def classify(self, text: str | list[str]) -> Classification | list[Classification]:
+        """The labels of a text, or of each of a list."""
+        results = list(self.stream([text] if isinstance(text, str) else text))
+        return results[0] if isinstance(text, str) else results
+
+    def stream(self, texts: Iterable[str]) -> Iterator[Classification]:
+        """Classifications in the order of the texts, while later texts are still being read."""
+        rest = iter(texts)
+        return self.in_chunks(iter(lambda: list(islice(rest, CHUNK)), []))
+
+    def in_chunks(self, chunks: Iterable[Sequence[str]]) -> Iterator[Classification]:
+        """The same for texts that come some at a time: no answer waits for the next chunk."""
+        for chunk in chunks:
+            rows = self.tokenizer.encode_batch(list(chunk))
+            scores = (
+                self.scores([row[: self.limit] for row in rows]) / self.config.labels.temperature
+            )
+            labels = said(scores, self.config.labels.several)
+            found = probabilities(scores, self.config.labels.several)
+            for text, row, label, each in zip(chunk, rows, labels, found, strict=True):
+                order = each.argsort(descending=True, stable=True).tolist()
+                yield Classification(
+                    text,
+                    tuple(self.labels[number] for number in label),
+                    {self.labels[number]: float(each[number]) for number in order},
+                    self.notes(text, len(row)),
+                )
+
+    def look(self, text: str, edit: Asked = None) -> Look:
+        """Every number behind a classification."""
+        tokenizer = self.tokenizer
+        return look_at_reading(
+            self.model,
+            tokenizer,
+            text,
+            lambda text: [*tokenizer.encode(text)[: self.limit], tokenizer.end],
+            task="classification",
+            edit=edit,
+            classes=self.labels,
+            several=self.config.labels.several,
+            temperature=self.config.labels.temperature,
+        )
+
+    def notes(self, text: str, n_tokens: int) -> tuple[str, ...]:
+        if not text.strip():
+            return ("the text is empty",)
+        return (
+            (f"only the first {self.limit} of {n_tokens:,} tokens were read",)
+            if n_tokens > self.limit
+            else ()
+        )
+
+    @torch.no_grad()
+    def scores(self, rows: Sequence[Sequence[int]]) -> Float[Tensor, "N C"]:
+        """The score of each label for each row of ids; rows of like length are read together."""
+        device = self.model.tokens.weight.device
+        order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
+        scores = torch.empty(len(rows), len(self.labels))
+        while order:
+            size = max(1, BATCH_TOKENS // (len(rows[order[-1]]) + 1))
+            some, order = order[-size:], order[:-size]
+            ids = [torch.tensor([*rows[number], self.tokenizer.end]) for number in some]
+            source = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)
+            real = torch.arange(source.size(1)) < torch.tensor([[len(row)] for row in ids])
+            scores[some] = self.model(source.to(device), real=real.to(device)).float().cpu()
+        return scores
+
+
+def probabilities(scores: Float[Tensor, "N C"], several: bool) -> Float[Tensor, "N C"]:
+    """What scores mean: one label of all, or each its own yes or no."""
+    return scores.sigmoid() if several else scores.softmax(dim=-1)
+
+
+def said(scores: Float[Tensor, "N C"], several: bool) -> list[tuple[int, ...]]:
+    """The labels that scores speak for, the likeliest first; dividing all scores by one number changes none of them."""
+    best, order = (
+        scores.max(dim=-1, keepdim=True).values,
+        scores.argsort(dim=-1, descending=True, stable=True),
+    )
+    chosen = (
+        (scores > 0) | (scores == best)
+        if several
+        else torch.zeros_like(scores).scatter(1, order[:, :1], 1.0) > 0
+    )
+    return [
+        tuple(number for number in row if marks[number])
+        for row, marks in zip(order.tolist(), chosen.tolist(), strict=True)
+    ]
+
+
+def fitted_temperature(
+    scores: Float[Tensor, "N C"], right: Bool[Tensor, "N C"], several: bool
+) -> float:
+    """What to divide scores by so that the right labels are likeliest: the loss has one minimum, found by bisection.
+
+    Few texts prove little, so no answer is taken as certain: of n texts, each counts as right n + 1 times out of n + 2.
+    """
+    doubt = 1 / (len(scores) + 2)
+    labels = right.double() * (1 - doubt) + doubt / (2 if several else scores.size(1))
+
+    def slope(log_temperature: float) -> float:
+        at = torch.tensor(log_temperature, dtype=torch.float64, requires_grad=True)
+        scaled = scores.double() / at.exp()
+        loss = (
+            F.binary_cross_entropy_with_logits(scaled, labels)
+            if several
+            else F.cross_entropy(scaled, labels)
+        )
+        return float(torch.autograd.grad(loss, at)[0])
+
+    low, high = torch.tensor(TEMPERATURES).log().tolist()
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if slope(middle) > 0 else (middle, high)
+    return round(float(torch.tensor(low).exp()), 6)
+
 
 MOST_LABELS = 1_000
 TEXTS, FEWEST, MOST = 60_000, 5, 20

@@ -4,7 +4,10 @@ The model's family says what is asked: a decoder is asked for the next token, an
 both together for spans that were taken out.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,10 +16,128 @@ from clearhead.config import Config
 from clearhead.data.batches import Batches, Windows
 from clearhead.data.noise import Denoised, Masked
 from clearhead.data.store import Store
+from clearhead.errors import FolderError, TextError, shown
+from clearhead.folder import RunFolder
+from clearhead.look import Look
 from clearhead.model import Transformer
 from clearhead.tasks.fit import Tokenizers
+from clearhead.tasks.looking import Asked, look_at_reading
 from clearhead.tasks.writing import WritingTask
+from clearhead.text import Tokenizer
 from clearhead.train import Judge, Loss, masked_token_loss, next_token_loss
+
+GAP = re.compile(r"_{2,}")
+"""Two or more underscores."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A word for a gap; `str()` is the word."""
+
+    word: str
+    probability: float
+
+    def __str__(self) -> str:
+        return self.word
+
+
+@dataclass(frozen=True)
+class Filling:
+    """What fits the gaps of a text; `str()` is the text with the best word in each."""
+
+    text: str
+    gaps: tuple[tuple[Candidate, ...], ...]
+    """For each gap, words by rank."""
+
+    def __str__(self) -> str:
+        best = (candidates[0].word if candidates else "" for candidates in self.gaps)
+        return GAP.sub(lambda _: next(best), self.text)
+
+
+class Filler:
+    """An encoder that was trained to find hidden tokens."""
+
+    def __init__(self, model: Transformer, tokenizer: Tokenizer, config: Config) -> None:
+        self.model, self.tokenizer, self.config = model, tokenizer, config
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "cpu") -> "Filler":
+        """The pre-trained encoder in a run folder."""
+        folder = RunFolder.open(path)
+        config = folder.config()
+        if config.model.family != "encoder" or config.model.n_classes:
+            raise FolderError(
+                f"{path} cannot fill gaps: its model is of the family {config.model.family}, for {config.task}.",
+                "Train one with: clearhead pretrain FILES --objective masked --into RUN",
+            )
+        return cls(folder.model(device), folder.tokenizer(), config)
+
+    @torch.no_grad()
+    def fill(self, text: str, n_best: int = 5) -> Filling:
+        """The words that fit each gap (____), likeliest first; a word is one token, and all gaps are open at once."""
+        parts, row = GAP.split(text), self.read(text)
+        scores = self.model(torch.tensor([row], device=self.model.tokens.weight.device))[0].cpu()
+        places = [place for place, token in enumerate(row) if token == self.tokenizer.mask]
+        return Filling(
+            text,
+            tuple(
+                self.candidates(scores[place].softmax(dim=-1).tolist(), before, n_best)
+                for place, before in zip(places, parts, strict=False)
+            ),
+        )
+
+    def look(self, text: str, edit: Asked = None) -> Look:
+        """Every number behind what fits the gaps of a text."""
+        return look_at_reading(
+            self.model, self.tokenizer, text, self.read, task="pretraining", edit=edit
+        )
+
+    def read(self, text: str) -> list[int]:
+        """The text as the model reads it, a mask in every gap."""
+        parts = GAP.split(text)
+        ids = [self.ids(part, number) for number, part in enumerate(parts)]
+        row = [
+            *[token for part in ids for token in [*part, self.tokenizer.mask]][:-1],
+            self.tokenizer.end,
+        ]
+        self.refuse(text, len(parts) - 1, len(row))
+        return row
+
+    def ids(self, part: str, number: int) -> list[int]:
+        """A part between gaps as the tokenizer cuts it in the middle of a text; a gap has the space before it."""
+        if not self.tokenizer.spaced:
+            return self.tokenizer.encode(part.rstrip(" "))
+        if number and part and not part.startswith(" "):
+            return self.tokenizer.encode_inside(part.rstrip())
+        return self.tokenizer.encode(part.strip())
+
+    def refuse(self, text: str, n_gaps: int, n_tokens: int) -> None:
+        if not n_gaps:
+            raise TextError(
+                f"There is no gap to fill in {shown(text, 60)}.", "Mark it with underscores: ____"
+            )
+        if n_tokens > self.config.data.window:
+            raise TextError(
+                f"A text of {n_tokens:,} tokens is longer than the {self.config.data.window} that the model was "
+                f"trained on.",
+                "Give a shorter one.",
+            )
+
+    def candidates(
+        self, probabilities: Sequence[float], before: str, n_best: int
+    ) -> tuple[Candidate, ...]:
+        """The likeliest tokens that are words, or pieces of one where the gap stands right after a letter."""
+        spaced = before.endswith(" ") or (not before and self.tokenizer.spaced)
+        found = []
+        for token in sorted(range(len(probabilities)), key=probabilities.__getitem__, reverse=True):
+            spelling = self.tokenizer.table[token]
+            word = spelling.decode(errors="ignore").strip()
+            if spelling.startswith(b" ") == spaced and any(map(str.isalnum, word)):
+                found.append(Candidate(word, probabilities[token]))
+                if len(found) == n_best:
+                    break
+        return tuple(found)
+
 
 OBJECTIVES = {"next": "decoder", "masked": "encoder", "denoise": "encoder-decoder"}
 """What is asked of which family."""

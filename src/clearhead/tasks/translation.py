@@ -1,8 +1,11 @@
-"""Translation: a sentence in, a sentence out."""
+"""Translation: a sentence in, a sentence out, with what a person may want to know about it."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 
@@ -12,11 +15,280 @@ from clearhead.data.batches import Batches, ByLength, PairBatch, Recut, pair_bat
 from clearhead.data.encoding import Encoding, pair_encoding
 from clearhead.data.examples import Pair, pairs
 from clearhead.data.store import Store
-from clearhead.decode import decode
-from clearhead.model import Transformer
+from clearhead.decode import Hypothesis, Term, decode, score
+from clearhead.errors import ConfigError, TextError, shown
+from clearhead.folder import RunFolder
+from clearhead.look import Alignment, Look, align
+from clearhead.model import Step, Transformer
 from clearhead.tasks.fit import Tokenizers
-from clearhead.tasks.translator import ended
+from clearhead.tasks.looking import Asked, look_at_writing
+from clearhead.text import Tokenizer
+from clearhead.text.sentences import pieces
 from clearhead.train import Judge, Loss, next_token_loss
+
+PATTERNS: dict[str, re.Pattern[str]] = {
+    "urls": re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)\]]"),
+    "tags": re.compile(r"</?[A-Za-z][^<>]*>|\{[^{}\s]+\}|%[sd]"),
+    "numbers": re.compile(r"(?<![\w.,])\d+(?:[.,:]\d+)*(?![\w])"),
+}
+"""What each kind looks like; tags are also the placeholders of program texts."""
+
+
+def required_terms(text: str, glossary: Mapping[str, str], protect: Sequence[str]) -> list[str]:
+    """The target terms that the translation of this text must hold."""
+    terms = [
+        target
+        for source, target in glossary.items()
+        if re.search(rf"(?<!\w){re.escape(source)}(?!\w)", text)
+    ]
+    for kind in protect:
+        if kind not in PATTERNS:
+            raise ConfigError(
+                f"protect = {kind} is not known.", f"There are: {', '.join(PATTERNS)}."
+            )
+        terms += PATTERNS[kind].findall(text)
+    return terms
+
+
+def read_glossary(path: Path) -> dict[str, str]:
+    """A glossary from a TSV file: source term, tab, target term."""
+    return {pair.source: pair.target for pair in pairs(path, fields=(1, 2))}
+
+
+CHUNK = 2_048
+"""Lines read ahead of the model: enough to find sentences of like length, few enough to answer soon."""
+CHARACTERS_PER_TOKEN = 8
+"""Text with more characters than this for each token that fits is taken as too long without tokenising it."""
+
+TooLong = Literal["split", "truncate", "error"]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translated text; `str()` is the translation."""
+
+    source: str
+    text: str
+    tokens: tuple[str, ...] = ()
+    """The output's tokens, a space shown as ▁."""
+    score: float = 0.0
+    """What it was ranked by: log-probability over the length penalty."""
+    log_probs: tuple[float, ...] = ()
+    """The log-probability of each token, and of the end."""
+    alternatives: tuple["Translation", ...] = ()
+    """The next best, where more than one was asked for."""
+    notes: tuple[str, ...] = ()
+    """What a person should know: a loop that was blocked, a term that found no place, a text that was split."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a text that the model reads at once."""
+
+    text: str
+    space: str
+    """The white space after it."""
+    terms: tuple[Term, ...] = ()
+    names: tuple[str, ...] = ()
+    """The terms, as people write them."""
+
+
+class Translator:
+    """One model, or several that decide together."""
+
+    def __init__(
+        self,
+        models: Sequence[Transformer],
+        source: Tokenizer,
+        target: Tokenizer,
+        config: Config,
+        int8: bool = False,
+    ) -> None:
+        self.models, self.source, self.target, self.config = tuple(models), source, target, config
+        self.steps = tuple(Step(model, int8) for model in models)
+        learned = config.model.positions == "learned"
+        self.limit = min(
+            config.data.max_length,
+            config.model.max_positions - 1 if learned else config.data.max_length,
+        )
+
+    @classmethod
+    def load(cls, *paths: str | Path, device: str = "cpu", int8: bool = False) -> "Translator":
+        """The translator in a run folder; several folders with one tokenizer make an ensemble.
+
+        With `int8` its matrices are rounded to 8 bits, which is faster on a CPU and changes a few words.
+        """
+        folders = [RunFolder.open(path) for path in paths]
+        first = folders[0]
+        for other in folders[1:]:
+            if other.config().tokenizer.fingerprint != first.config().tokenizer.fingerprint:
+                raise ConfigError(
+                    f"{other.path} and {first.path} have different tokenizers, so they cannot decide together.",
+                    "Train them from the same files and tokenizer settings.",
+                )
+        models = [folder.model(device) for folder in folders]
+        return cls(models, *first.tokenizers(), first.config(), int8)
+
+    @overload
+    def translate(self, text: str, **options: Any) -> Translation: ...
+    @overload
+    def translate(self, text: list[str], **options: Any) -> list[Translation]: ...
+    def translate(self, text: str | list[str], **options: Any) -> Translation | list[Translation]:
+        """Translate a text, or each of a list.
+
+        Options are the settings of the section `decode` (beam=4, n_best=3 …), and `glossary` (source term → target
+        term), `protect` ("numbers", "tags", "urls": what must come out as it went in), `on_too_long` ("split",
+        "truncate", "error").
+        """
+        results = list(self.stream([text] if isinstance(text, str) else text, **options))
+        return results[0] if isinstance(text, str) else results
+
+    def stream(self, texts: Iterable[str], **options: Any) -> Iterator[Translation]:
+        """Translations in the order of the texts, one for each, while later texts are still being read."""
+        rest = iter(texts)
+        return self.in_chunks(iter(lambda: list(islice(rest, CHUNK)), []), **options)
+
+    def in_chunks(
+        self,
+        chunks: Iterable[Sequence[str]],
+        *,
+        glossary: Mapping[str, str] | None = None,
+        protect: Sequence[str] = (),
+        on_too_long: TooLong = "split",
+        **options: Any,
+    ) -> Iterator[Translation]:
+        """The same for texts that come some at a time: no answer waits for the next chunk."""
+        asked = self.config.decode.but(**options) if options else self.config.decode
+        for chunk in chunks:
+            jobs = [list(self.pieces(text, glossary or {}, protect, on_too_long)) for text in chunk]
+            found = iter(self.decoded([piece for job in jobs for piece in job], asked))
+            for text, job in zip(chunk, jobs, strict=True):
+                yield self.joined(text, job, list(islice(found, len(job))), on_too_long)
+
+    def pieces(
+        self, text: str, glossary: Mapping[str, str], protect: Sequence[str], on_too_long: TooLong
+    ) -> Iterator[Piece]:
+        """The text as the model can read it; blank text has no pieces, and the model is not asked."""
+        if not text.strip():
+            return
+        if on_too_long == "error":
+            self.refuse_too_long(text)
+        for part, space in pieces(text, self.fits):
+            terms = required_terms(part, glossary, protect)
+            yield Piece(part, space, tuple(self.spellings(term) for term in terms), tuple(terms))
+            if on_too_long == "truncate":
+                return
+
+    def refuse_too_long(self, text: str) -> None:
+        if not self.fits(text):
+            raise TextError(
+                f"A text of {len(self.source.encode(text)):,} tokens is longer than the {self.limit} that the model "
+                f"was trained on: {shown(text, 40)}",
+                "Shorten it, or let it be split.",
+            )
+
+    def fits(self, text: str) -> bool:
+        """Whether the model can read the text at once; no token is less than a byte, and few are eight characters."""
+        n_bytes = len(text.encode(errors="surrogatepass"))
+        if n_bytes <= self.limit or len(text) > CHARACTERS_PER_TOKEN * self.limit:
+            return n_bytes <= self.limit
+        return len(self.source.encode(text)) <= self.limit
+
+    def spellings(self, term: str) -> Term:
+        """The tokens of a term in the middle of a text, and right after another character."""
+        return tuple(self.target.encode(term)), tuple(self.target.encode_inside(term))
+
+    def decoded(self, parts: Sequence[Piece], options: DecodeConfig) -> list[list[Hypothesis]]:
+        if not parts:
+            return []
+        sources = ended(self.source, [part.text for part in parts])
+        return decode(self.steps, sources, options, terms=[part.terms for part in parts])
+
+    def joined(
+        self,
+        text: str,
+        parts: Sequence[Piece],
+        found: Sequence[Sequence[Hypothesis]],
+        on_too_long: TooLong,
+    ) -> Translation:
+        """The translation of a text from those of its pieces."""
+        if not parts:
+            return Translation(text, "")
+        if len(parts) == 1 and on_too_long != "truncate":
+            best, *others = [
+                self.translation(text, parts[0], hypothesis) for hypothesis in found[0]
+            ]
+            return Translation(
+                text, best.text, best.tokens, best.score, best.log_probs, tuple(others), best.notes
+            )
+        several = [
+            self.translation(part.text, part, best[0])
+            for part, best in zip(parts, found, strict=True)
+        ]
+        how = "cut off" if on_too_long == "truncate" else f"split into {len(several)} pieces"
+        cut = parts[0].text != text
+        return Translation(
+            source=text,
+            text="".join(one.text + part.space for one, part in zip(several, parts, strict=True)),
+            tokens=tuple(token for one in several for token in one.tokens),
+            score=sum(one.score for one in several),
+            log_probs=tuple(log_prob for one in several for log_prob in one.log_probs),
+            notes=(
+                *((f"too long to be read at once: {how}",) if cut else ()),
+                *(note for one in several for note in one.notes),
+            ),
+        )
+
+    def translation(self, source: str, piece: Piece, hypothesis: Hypothesis) -> Translation:
+        missing = tuple(f"without the term {piece.names[number]}" for number in hypothesis.missing)
+        return Translation(
+            source,
+            self.target.decode(hypothesis.ids),
+            tuple(self.target.tokens(hypothesis.ids)),
+            hypothesis.score,
+            hypothesis.log_probs,
+            notes=(*hypothesis.notes, *missing),
+        )
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """The log-probability of each given translation of a text."""
+        sources = ended(self.source, [source for source, _ in pairs])
+        targets = self.target.encode_batch([target for _, target in pairs])
+        found = score(self.steps, list(zip(sources, targets, strict=True)))
+        return [hypothesis.log_prob for hypothesis in found]
+
+    def look(
+        self, text: str, target: str | None = None, edit: Asked = None, **options: Any
+    ) -> Look:
+        """Every number behind a translation, or behind a given one; with an edit, of a model that is changed inside."""
+        self.refuse_too_long(text)
+        given = None if target is None else self.target.encode(target)
+        asked = self.config.decode.but(**options) if options else self.config.decode
+        return look_at_writing(
+            self.models[0],
+            (self.source, self.target),
+            text,
+            lambda text: ended(self.source, [text])[0],
+            asked,
+            task="translation",
+            target=given,
+            edit=edit,
+        )
+
+    def align(self, source: str, target: str) -> Alignment:
+        """Which words of a text its translation, or any other, was made from."""
+        sides = self.source.encode(source), self.target.encode(target)
+        labels = self.source.tokens(sides[0]), self.target.tokens(sides[1])
+        return align(self.models[0], *sides, labels)
+
+
+def ended(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
+    """The texts as the encoder reads them, here as in training: each with an end token."""
+    return [[*ids, tokenizer.end] for ids in tokenizer.encode_batch(texts)]
+
 
 GREEDY = DecodeConfig(beam=1, max_extra=10, guard=False)
 """Quick and plain: what validation asks is whether the model has become better."""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from clearhead.machine import keep_freed_memory
-from clearhead.tasks.translator import Translation, Translator
+from clearhead.tasks.translation import Translation, Translator
 
 MANY = 4_096
 """Lines that take longer to translate than processes take to start."""

@@ -76,7 +76,7 @@ def prepared(console: "Console", data: Path) -> None:
 def shown(console: "Console", into: Path, data: Path) -> None:
     """Talk with it, test its memory, and tell what to type next."""
     from clearhead.tasks import Chatbot
-    from clearhead.tasks.turns import read_conversations
+    from clearhead.tasks.chat import read_conversations
 
     bot, test = Chatbot.load(into), list(read_conversations(data / "test.jsonl"))
     say(
