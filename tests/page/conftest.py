@@ -127,7 +127,7 @@ def tab_for(browser, events) -> Callable[..., Any]:
         context.route(lambda url: not url.startswith(("file:", "data:", "blob:")), refuse)
         tab = context.new_page()
         tab.set_default_timeout(10_000)
-        tab.on("pageerror", lambda error: events["complaints"].append(error.whole))
+        tab.on("pageerror", lambda error: events["complaints"].append(str(error)))
         tab.on(
             "console",
             lambda said: events["complaints"].append(said.text) if said.type == "error" else None,
