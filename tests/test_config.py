@@ -139,6 +139,26 @@ def test_another_format_is_refused():
     assert "format = 2" in refused({"format": 2})
 
 
+@pytest.mark.parametrize("path", ["data.weights", "tokenizer.languages"])
+def test_a_retired_setting_of_an_older_file_is_passed_over_when_empty_and_else_refused(path):
+    section, name = path.split(".")
+    assert config_from_toml(f"[{section}]\n{name} = []\n") == Config()
+    message = refused({section: {name: ["x"]}})
+    assert message == f"{path} = ['x'] never had an effect and is gone.\nLeave it out."
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        ("train.budget", "3mni", "Use 45m, 1h 30m, 8000 steps or 20 epochs."),
+        ("train.device", "gpu", "Use auto, cpu, mps or cuda:0."),
+    ],
+)
+def test_a_text_of_another_form_is_refused_with_examples(path, value, says):
+    message = refused(placed(path, value))
+    assert message == f'Invalid {path.split(".")[1]} "{value}".\n{says}'
+
+
 # There and back
 
 

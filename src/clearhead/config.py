@@ -25,6 +25,13 @@ Count = Annotated[int, Field(ge=0, le=2_000_000_000)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 
+NUMBER = r"\d+(?:\.\d+)?"
+TIME = r"(?:s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)"
+BUDGET = rf"^(?:{NUMBER}\s*(?:steps?|epochs?)|{NUMBER}\s*{TIME}(?:\s*{NUMBER}\s*{TIME})*)?\s*$"
+BUDGETS = ["45m", "1h 30m", "8000 steps", "20 epochs"]
+RETIRED = (("data", "weights"), ("tokenizer", "languages"))
+"""Settings that never had an effect and are gone; older files still hold them, empty."""
+
 
 class Settings(BaseModel):
     """A frozen section of settings that refuses what it does not know."""
@@ -168,8 +175,6 @@ class TokenizerConfig(Settings):
     """One tokenizer for source and target, or one for each."""
     dropout: Share = 0.0
     """Share of merges skipped at random in training (BPE-dropout), so that words are seen cut in several ways."""
-    languages: Annotated[tuple[str, ...], Field(strict=False, max_length=1_000)] = ()
-    """Language codes that get a tag of their own."""
     fingerprint: Annotated[str, Field(pattern=r"^([0-9a-f]{64}(,[0-9a-f]{64})?)?$")] = ""
     """SHA-256 of the tokenizer that trained the model, written by training; no other is accepted."""
 
@@ -193,8 +198,6 @@ class DataConfig(Settings):
     """Share of the examples held out of training when no validation files are given."""
     validation_limit: Length = 2_000
     """At most this many examples are held out."""
-    weights: Annotated[tuple[Positive, ...], Field(strict=False, max_length=1_000)] = ()
-    """How often each of several corpora is seen, relative to the others; absent: in proportion to its size."""
 
 
 class LabelConfig(Settings):
@@ -265,7 +268,7 @@ class TrainConfig(Settings):
 
     seed: Count = 0
     """Where all randomness begins: the same seed and data give the same run."""
-    budget: Annotated[str, Field(pattern=r"^(\d+(\.\d+)?\s*(s|m|h|d|steps?|epochs?)\s*)*$")] = ""
+    budget: Annotated[str, Field(pattern=BUDGET, examples=BUDGETS)] = ""
     """How long to train: "45m", "1h 30m", "8000 steps", "20 epochs"; absent: enough for the amount of data."""
     max_steps: Length | None = None
     """Updates of the weights; training writes here what it made of the budget."""
@@ -321,7 +324,10 @@ class TrainConfig(Settings):
     """Keep the attention of all heads on three short examples at every validation, for `clearhead look --film`."""
     threads: Annotated[int, Field(ge=0, le=4_096)] = 0
     """CPU threads; 0: as many as torch takes by itself. Another number gives other last bits."""
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = "auto"
+    device: Annotated[
+        str,
+        Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", examples=["auto", "cpu", "mps", "cuda:0"]),
+    ] = "auto"
     """Where to train; auto: a GPU when there is one."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """auto: bf16 products on GPUs that have them, fp32 elsewhere."""
@@ -350,6 +356,22 @@ class Config(Settings):
     """How output is chosen."""
     labels: LabelConfig = LabelConfig()
     """What a classifier can say."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def retired_settings_say_nothing(cls, values: dict[str, Any]) -> dict[str, Any]:
+        for section, name in RETIRED:
+            given = values.get(section)
+            if not isinstance(given, dict) or name not in given:
+                continue
+            if given[name]:
+                raise ConfigError(
+                    f"{section}.{name} = {shown(given[name])} never had an effect and is gone.",
+                    "Leave it out.",
+                )
+            rest = {key: value for key, value in given.items() if key != name}
+            values = {**values, section: rest}
+        return values
 
 
 def read_config(path: Path) -> Config:
@@ -451,8 +473,12 @@ def explained(error: ValidationError, settings: type[Settings]) -> ConfigError:
     if first["type"] == "extra_forbidden":
         return ConfigError(f"There is no setting {shown(path)}.", suggestion(names[-1], known))
     advice = f"{first['msg']}."
-    if first["type"] == "string_pattern_mismatch":  # the help says it better than a pattern
-        advice = known[names[-1]].description
+    if first["type"] == "string_pattern_mismatch":  # examples say it better than a pattern
+        *others, last = known[names[-1]].examples or [known[names[-1]].description]
+        return ConfigError(
+            f'Invalid {names[-1]} "{shown(first["input"])}".',
+            f"Use {' or '.join(filter(None, [', '.join(others), last]))}.",
+        )
     return ConfigError(f"{path} = {shown(first['input'])} will not do.", advice)
 
 

@@ -13,14 +13,14 @@ from clearhead.config import TokenizerConfig
 from clearhead.errors import ConfigError, TextError
 from clearhead.text import Tokenizer, vocab_size_for
 
-from .conftest import METHODS, SENTENCES, TEXTS, learned
+from .conftest import METHODS, SENTENCES, TEXTS, learned, tagged
 
 MULTI30K = Path(__file__).parents[3] / "shared" / "data" / "multi30k"
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_same_text_gives_the_same_tokenizer(tokenizers, method):
-    assert {learned(method, languages=("de", "pt-BR")).fingerprint for _ in range(3)} == {
+    assert {tagged(learned(method)).fingerprint for _ in range(3)} == {
         tokenizers[method].fingerprint
     }
 
@@ -66,12 +66,6 @@ def test_errors_in_the_stream_of_texts_reach_the_caller(method):
 
     with pytest.raises(KeyError):
         Tokenizer.learn(broken(), TokenizerConfig(method=method))
-
-
-@pytest.mark.parametrize("languages", [("d>e",), ("de", "de"), ("",), ("ä",)])
-def test_language_codes_that_cannot_be_tags_are_refused(languages):
-    with pytest.raises(ConfigError, match="Name each language once"):
-        learned("bpe", languages=languages)
 
 
 @given(st.integers(0, 10**12), st.integers(0, 10**12))
@@ -149,8 +143,8 @@ def test_a_forked_process_encodes_in_silence_and_without_waiting(tokenizers, cap
     expected = tokenizers["bpe"].encode_batch(TEXTS * 50)
     code = f"""
 import os
-from tests.text.conftest import TEXTS, learned
-t = learned("bpe", languages=("de", "pt-BR"))
+from tests.text.conftest import TEXTS, learned, tagged
+t = tagged(learned("bpe"))
 ids = t.encode_batch(TEXTS * 50)
 child = os.fork()
 if not child:

@@ -15,8 +15,8 @@ from tokenizers.models import BPE, WordLevel
 from tokenizers.trainers import BpeTrainer, WordLevelTrainer
 
 from clearhead.config import TokenizerConfig
-from clearhead.errors import ConfigError, TextError, shown
-from clearhead.text.document import LANGUAGE, to_document, written
+from clearhead.errors import ConfigError, TextError
+from clearhead.text.document import to_document, written
 from clearhead.text.unigram import learn_unigram
 from clearhead.text.vocabulary import (
     BYTE_ALPHABET,
@@ -42,7 +42,7 @@ class Corpus:
 
     def __init__(self, texts: Iterable[str], config: TokenizerConfig, length: int | None) -> None:
         self.texts, self.length = texts, length
-        self.empty = Vocabulary(config.method, checked(config.languages), ())
+        self.empty = Vocabulary(config.method, (), ())
         self.rust = Rust.from_str(written(to_document(self.empty)))
         self.taken = len(self.empty.tokens)
         self.size = config.vocab_size
@@ -83,16 +83,6 @@ class Corpus:
         """The most frequent characters; those seen once teach nothing, and bytes can spell them."""
         counts = self.characters + Counter(" " * 2)
         return sorted((c for c in counts if counts[c] > 1), key=lambda c: (-counts[c], c))[:places]
-
-
-def checked(languages: tuple[str, ...]) -> tuple[str, ...]:
-    for language in languages:
-        if not LANGUAGE.fullmatch(language) or languages.count(language) > 1:
-            raise ConfigError(
-                f"tokenizer.languages: {shown(language)} is not a language code of its own.",
-                "Name each language once, with letters, digits, - and _, such as de or pt-BR.",
-            )
-    return languages
 
 
 def learn_vocabulary(

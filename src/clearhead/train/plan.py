@@ -8,14 +8,13 @@ from typing import Any
 
 from clearhead.config import Config, ModelConfig, TrainConfig
 from clearhead.data.batches import Batches
-from clearhead.errors import ConfigError
 from clearhead.model import Transformer
 from clearhead.train.loss import Loss
 from clearhead.train.optimizer import optimizers
 from clearhead.train.ranks import Ranks
 from clearhead.train.update import Objective, update
 
-PART = r"(\d+(?:\.\d+)?)\s*(steps?|epochs?|[smhd])(?![a-z])"
+PART = r"([\d.]+)\s*(step|epoch|[smhd])"
 UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 SIZES = ("tiny", "small", "base")
 """Sizes to choose from, smallest first."""
@@ -48,21 +47,17 @@ class Budget:
 
 def parse_budget(text: str) -> Budget:
     """What "45m", "1h 30m", "8000 steps" or "20 epochs" means."""
-    parts = re.findall(PART, text)
-    units = {unit.removesuffix("s") or "s" for _, unit in parts}
-    if re.sub(PART, "", text).strip() or (units & {"step", "epoch"} and len(parts) > 1):
-        raise ConfigError(
-            f'The budget "{text}" is not understood.',
-            'Give "45m", "1h 30m", "8000 steps" or "20 epochs".',
-        )
-    if not parts:
-        return Budget()
-    number = float(parts[0][0])
-    if "step" in units:
-        return Budget(steps=max(1, int(number)))
-    if "epoch" in units:
-        return Budget(epochs=number)
-    return Budget(seconds=sum(float(number) * UNITS[unit] for number, unit in parts))
+    parts = [
+        (float(number), unit) for number, unit in re.findall(PART, TrainConfig(budget=text).budget)
+    ]
+    match parts:
+        case []:
+            return Budget()
+        case [(number, "step")]:
+            return Budget(steps=max(1, int(number)))
+        case [(number, "epoch")]:
+            return Budget(epochs=number)
+    return Budget(seconds=sum(number * UNITS[unit] for number, unit in parts))
 
 
 @dataclass(frozen=True)
