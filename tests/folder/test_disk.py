@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from clearhead import disk
 from clearhead.errors import DiskError
-from clearhead.folder import RunFolder, files
+from clearhead.folder import RunFolder
 
 from .conftest import checkpoint_of, created, in_child, is_whole, strays
 
@@ -28,14 +29,14 @@ def mount(*options: str) -> bool:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[RunFolder]:
     """A run with a checkpoint on a disk of one megabyte."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if os.geteuid() != 0 or not mount("-t", "tmpfs", "-o", "size=1m", "none", str(disk)):
+    place = tmp_path / "disk"
+    place.mkdir()
+    if os.geteuid() != 0 or not mount("-t", "tmpfs", "-o", "size=1m", "none", str(place)):
         pytest.skip("only root may make a small disk, and not everywhere")
-    run = created(disk / "run")
+    run = created(place / "run")
     run.checkpoints.save(*checkpoint_of(1))
     yield run
-    subprocess.run(["umount", str(disk)], check=True)
+    subprocess.run(["umount", str(place)], check=True)
 
 
 def refused(run: RunFolder, reason: str, code: int, message: str) -> None:
@@ -56,7 +57,7 @@ def test_a_disk_with_too_little_room_is_refused_before_anything_is_written(small
 
 
 def test_a_disk_that_fills_up_on_the_way(small_disk, monkeypatch):
-    monkeypatch.setattr(files, "SPARE", 0)
+    monkeypatch.setattr(disk, "SPARE", 0)
     (small_disk.path / "filler").write_bytes(bytes(800_000))
     refused(
         small_disk, "No space left on device", *in_child(lambda: small_disk.checkpoints.save(*BIG))
@@ -100,7 +101,7 @@ def test_a_device_that_takes_nothing(run):
 
 
 def test_weights_and_log_lines_that_cannot_be_written_are_disk_errors_too(small_disk, monkeypatch):
-    monkeypatch.setattr(files, "SPARE", 0)
+    monkeypatch.setattr(disk, "SPARE", 0)
     before = small_disk.model().state_dict()
     small_disk.log.write({"step": 1})
     filler = small_disk.path / "filler"

@@ -17,9 +17,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
+from clearhead import disk
 from clearhead.cli import main as command_line
 from clearhead.config import TrainConfig
-from clearhead.folder import files as folder_files
 from clearhead.folder import log as folder_log
 from clearhead.train import joined_ranks, loop, next_token_loss
 from clearhead.train.state import whole
@@ -39,7 +39,7 @@ class Assassin:
 
     def watch(self) -> None:
         sys.addaudithook(self.audited)
-        sync, write, log = os.fsync, folder_files.Hashed.write, folder_log.Log.write
+        sync, write, log = os.fsync, disk.HashedFile.write, folder_log.Log.write
 
         def fsync(descriptor):
             self.event("fsync", Path(f"/proc/self/fd/{descriptor}").readlink())
@@ -59,7 +59,7 @@ class Assassin:
                 self.kill()
             log(file, report)
 
-        os.fsync, folder_files.Hashed.write, folder_log.Log.write = fsync, hashed_write, log_write
+        os.fsync, disk.HashedFile.write, folder_log.Log.write = fsync, hashed_write, log_write
 
     def audited(self, name: str, args: tuple) -> None:
         if (

@@ -19,7 +19,7 @@ OFTEN = {
 
 def kind_of(event):
     """The same event in another save, or by another process."""
-    return event[0], re.sub(r"[0-9]{8}|tmp-[0-9]+", "", event[1])
+    return event[0], re.sub(r"tmp-[0-9a-f-]+|[0-9]{8}", "", event[1])
 
 
 def last_of_each_kind(events):

@@ -15,22 +15,19 @@ from typing import Any
 from torch import Tensor
 
 from clearhead.config import FORMAT
-from clearhead.errors import ClearheadError, FolderError, shown
-from clearhead.folder.files import (
+from clearhead.disk import (
     STRAY,
-    Hashed,
+    HashedFile,
+    atomic_folder,
     discard,
     disk_errors,
+    new_file,
     open_inside,
     read_inside,
-    remove,
-    removed_on_failure,
     require_space,
-    stray_name,
     sweep,
-    sync,
-    written,
 )
+from clearhead.errors import ClearheadError, FolderError, shown
 from clearhead.folder.tensors import read_tensors, write_tensors
 
 MANIFEST, STATE = "manifest.json", "state.json"
@@ -121,30 +118,15 @@ class Checkpoints:
         self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]
     ) -> Path:
         """Commit a checkpoint: named files of tensors, and a state that JSON can hold."""
-        final = self.path / f"{step:08d}"
-        if step in self.found():
-            if self.is_whole(step):
-                return final
-            with disk_errors(final, 0):
-                discard(final)
+        path = self.path / f"{step:08d}"
+        if step in self.found() and self.is_whole(step):
+            return path
         needed = sum(tensor.nbytes for file in tensors.values() for tensor in file.values())
         require_space(self.path, needed)
-        stray = stray_name(final)
-        with disk_errors(final, needed), removed_on_failure(stray):
-            self.prepare(stray)
-            fill(stray, step, tensors, state)
-            stray.rename(final)
-            sync(self.path)
+        with atomic_folder(path, needed) as folder:
+            fill(folder, step, tensors, state)
         self.whole.add(step)
-        return final
-
-    def prepare(self, stray: Path) -> None:
-        """An empty folder to write to."""
-        if not self.path.exists():
-            self.path.mkdir()
-            sync(self.root)
-        remove(stray)
-        stray.mkdir()
+        return path
 
     def newest(self) -> Checkpoint | None:
         """The newest that is whole, with warnings about those that are not; never a fresh start in silence."""
@@ -185,7 +167,7 @@ class Checkpoints:
             return
         for step in self.found():
             if step < kept[0] and step != best:
-                with disk_errors(self.path, 0):
+                with disk_errors(self.path):
                     discard(self.path / f"{step:08d}")
 
     def problems(self) -> list[str]:
@@ -240,18 +222,17 @@ def fill(
     files: dict[str, Any] = {}
     for name, group in tensors.items():
         assert FILE.fullmatch(f"{name}.safetensors"), name
-        with written(folder / f"{name}.safetensors") as file:
+        with new_file(folder / f"{name}.safetensors") as file:
             write_tensors(file, group)
         files[f"{name}.safetensors"] = proof(file)
-    with written(folder / STATE) as file:
+    with new_file(folder / STATE) as file:
         file.write(json.dumps(state).encode())
     files[STATE] = proof(file)
-    with written(folder / MANIFEST) as file:
+    with new_file(folder / MANIFEST) as file:
         file.write(manifest(step, files))
-    sync(folder)
 
 
-def proof(file: Hashed) -> dict[str, Any]:
+def proof(file: HashedFile) -> dict[str, Any]:
     return {"size": file.size, "sha256": file.sha256.hexdigest()}
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from clearhead.disk import alive, disk_errors
 from clearhead.errors import FolderInUseError, shown
-from clearhead.folder.files import alive, disk_errors
 
 OWNER = re.compile(r"([0-9]{1,9}) (\S{1,255})\n")
 HELD: set[int] = set()
@@ -32,7 +32,7 @@ os.register_at_fork(after_in_child=let_go)
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock, or refuse at once, naming who does."""
-    with disk_errors(path, 0):
+    with disk_errors(path):
         descriptor = acquire(path)
     try:
         yield

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from clearhead.disk import atomic_file, disk_errors, open_inside
 from clearhead.errors import FolderError
-from clearhead.folder.files import disk_errors, open_inside, replacing
 
 MAX_LINE = 2**20
 
@@ -62,5 +62,5 @@ class Log:
             if current <= step:
                 kept.append(json.dumps(report, ensure_ascii=False))
         content = "".join(f"{line}\n" for line in kept).encode()
-        with replacing(self.path, len(content)) as file:
+        with atomic_file(self.path, len(content)) as file:
             file.write(content)

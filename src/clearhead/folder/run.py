@@ -9,17 +9,18 @@ from typing import Self
 from torch import Tensor
 
 from clearhead.config import Config, config_from_toml, to_toml
-from clearhead.errors import ClearheadError, ConfigError, FolderError, TokenizerError
-from clearhead.folder.checkpoints import Checkpoints
-from clearhead.folder.files import (
+from clearhead.disk import (
     STRAY,
+    atomic_file,
     disk_errors,
+    make_folder,
     read_inside,
-    replacing,
     require_space,
     size_inside,
     sweep,
 )
+from clearhead.errors import ClearheadError, ConfigError, FolderError, TokenizerError
+from clearhead.folder.checkpoints import Checkpoints
 from clearhead.folder.lock import locked
 from clearhead.folder.log import Log
 from clearhead.folder.tensors import check_same, read_tensors, specs, write_tensors
@@ -70,8 +71,8 @@ class RunFolder:
         tokenizers = {TOKENIZER: tokenizer} | (
             {SOURCE_TOKENIZER: source_tokenizer} if source_tokenizer else {}
         )
-        with disk_errors(run.path, 0):
-            run.path.mkdir(parents=True, exist_ok=True)
+        with disk_errors(run.path):
+            make_folder(run.path)
         for name, learned in tokenizers.items():
             run.write(name, learned.to_json())
         fingerprint = ",".join(learned.fingerprint for learned in tokenizers.values())
@@ -144,7 +145,7 @@ class RunFolder:
 
     def write(self, name: str, text: str) -> None:
         content = text.encode()
-        with replacing(self.path / name, len(content)) as file:
+        with atomic_file(self.path / name, len(content)) as file:
             file.write(content)
 
     def tokenizer(self) -> Tokenizer:
@@ -204,16 +205,16 @@ class RunFolder:
             specs(tensors), specs(unfilled(self.config().model, needed, self.path).state_dict())
         )
         require_space(self.path, needed)
-        with replacing(self.path / WEIGHTS, needed) as file:
+        with atomic_file(self.path / WEIGHTS, needed) as file:
             write_tensors(file, tensors, seal=True)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Be the one process that writes here, and remove what dead ones left; of many ranks, the first locks."""
-        with disk_errors(self.path, 0):
-            self.path.mkdir(parents=True, exist_ok=True)
+        with disk_errors(self.path):
+            make_folder(self.path)
         with locked(self.path / LOCK):
-            with disk_errors(self.path, 0):
+            with disk_errors(self.path):
                 sweep(self.path)
                 self.checkpoints.sweep()
             yield

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearhead.disk import HashedFile, open_inside
 from clearhead.errors import ModelFileError, shown
-from clearhead.folder.files import Hashed, open_inside
 
 DTYPES = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
@@ -53,7 +53,7 @@ def specs(tensors: Mapping[str, Tensor]) -> dict[str, Spec]:
     return {name: Spec(tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
 
 
-def write_tensors(file: Hashed, tensors: Mapping[str, Tensor], seal: bool = False) -> None:
+def write_tensors(file: HashedFile, tensors: Mapping[str, Tensor], seal: bool = False) -> None:
     """One tensor after the other, so that no second copy of all of them is in memory."""
     file.write(framed(header_of(specs(tensors), seal)))
     for name in in_order(specs(tensors)):
