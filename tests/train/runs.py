@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import clearhead
+
 WORDS = [
     "red",
     "blue",
@@ -57,7 +59,8 @@ class Nursery:
             "XDG_CACHE_HOME": str(self.place / "cache"),
             "OMP_NUM_THREADS": "1",
         }
-        environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+        places = (Path(__file__).parents[1], Path(clearhead.__file__).parents[1])
+        environment["PYTHONPATH"] = os.pathsep.join(map(str, places))
         self.process = subprocess.Popen(
             program,
             stdin=subprocess.PIPE,
