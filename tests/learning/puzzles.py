@@ -13,8 +13,8 @@ from clearhead.data.batches import Batches, LabelBatch, PairBatch, ended, shifte
 from clearhead.decode import decode
 from clearhead.model import Transformer
 from clearhead.text import END, SPECIALS
-from clearhead.train import Job, Loss, label_loss, next_token_loss, train
-from train.tiny import LossJudge, MemoryKeeper
+from clearhead.train import Job, Judge, Loss, label_loss, next_token_loss, train
+from train.tiny import MemoryKeeper
 
 FIRST, N_DIGITS = len(SPECIALS), 10
 LONGEST = 10
@@ -107,18 +107,12 @@ def labels(found: list[Row]) -> list[int]:
     return [1 + (row[0] > row[-1]) - (row[0] < row[-1]) for row in found]
 
 
-class NoJudge(LossJudge):
-    """Measures nothing: the test does, at the end."""
-
-    def loss(self, model: Transformer) -> float:
-        return 0.0
-
-
 def learned(model: ModelConfig, batches: Batches, loss: Loss, steps: int, seed: int) -> Transformer:
     torch.manual_seed(seed)
     transformer = Transformer(model)
     config = TrainConfig(seed=seed, validate_every=steps, label_smoothing=0.0)
-    for _ in train(Job(transformer, batches, loss, config, steps, NoJudge(), MemoryKeeper())):
+    judge = Judge(loss=lambda _: 0.0)  # the test measures, at the end
+    for _ in train(Job(transformer, batches, loss, config, steps, judge, MemoryKeeper())):
         pass
     return transformer.eval()
 

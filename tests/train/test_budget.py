@@ -1,13 +1,14 @@
 """A run that was given a time ends when it is over, however the machine's pace changes."""
 
+from functools import partial
 from itertools import pairwise, takewhile
 
 import pytest
 
-from clearhead.train import Chosen, Correction, Saved, Step, train
+from clearhead.train import Chosen, Correction, Judge, Saved, Step, train
 from clearhead.train import loop as loop_module
 from clearhead.train.update import Outcome
-from train.tiny import LossJudge, MemoryKeeper, tiny_job
+from train.tiny import MemoryKeeper, loss_of, tiny_job
 
 SECONDS, STEPS = 1_000.0, 500
 
@@ -20,17 +21,15 @@ class Clock:
         monkeypatch.setattr(loop_module.time, "monotonic", lambda: self.now)
 
 
-class SlowJudge(LossJudge):
-    """Takes its time, for the whole three times as long."""
+def slow_judge(clock, seconds):
+    """Takes its time, for the full score three times as long."""
 
-    effort = 3.0
+    def score(model, seconds=seconds):
+        clock.now += seconds
+        return -loss_of(model)
 
-    def __init__(self, clock, seconds):
-        super().__init__()
-        self.clock, self.seconds = clock, seconds
-
-    def score(self, model, whole):
-        self.clock.now += self.seconds * (self.effort if whole else 1.0)
+    full = partial(score, seconds=3 * seconds)
+    return Judge(loss=loss_of, score=score, full_score=full, effort=3.0)
 
 
 def budgeted_job(clock, monkeypatch, pace, keeper=None, steps=STEPS, validation=0.5, **changes):
@@ -49,7 +48,7 @@ def budgeted_job(clock, monkeypatch, pace, keeper=None, steps=STEPS, validation=
     monkeypatch.setattr(loop_module, "update", timed)
     if keeper is None:  # nothing is learned here: only the clock matters
         monkeypatch.setattr(loop_module, "apply", lambda job, state: None)
-    return tiny_job(keeper, steps=steps, judge=SlowJudge(clock, validation), seconds=SECONDS, validate_every=None,
+    return tiny_job(keeper, steps=steps, judge=slow_judge(clock, validation), seconds=SECONDS, validate_every=None,
                     **changes)  # fmt: skip
 
 

@@ -5,12 +5,23 @@ import json
 import pytest
 import torch
 
-from clearhead.train import Chosen, Note, Saved, Step, Stopped, Validation, next_token_loss, train
+from clearhead.train import (
+    Chosen,
+    Judge,
+    Note,
+    Saved,
+    Step,
+    Stopped,
+    Validation,
+    next_token_loss,
+    train,
+)
 from clearhead.train.signals import StopFlag
 from train.tiny import (
-    LossJudge,
     MemoryKeeper,
     SomePairs,
+    judge,
+    loss_of,
     pair_batch,
     rows_of,
     same,
@@ -69,7 +80,7 @@ def test_the_last_few_and_the_best_checkpoint_stay():
             tiny_job(
                 keeper,
                 steps=12,
-                judge=LossJudge([1.0, 9.0, 1.0, 1.0, 1.0, 1.0]),
+                judge=judge([1.0, 9.0, 1.0, 1.0, 1.0, 1.0]),
                 keep_checkpoints=2,
             )
         )
@@ -79,14 +90,14 @@ def test_the_last_few_and_the_best_checkpoint_stay():
 
 def test_training_stops_when_patience_ends():
     scores = [1.0, 2.0, 1.5, 1.9, 5.0]
-    reports = list(train(tiny_job(steps=20, patience=2, judge=LossJudge(scores))))
+    reports = list(train(tiny_job(steps=20, patience=2, judge=judge(scores))))
     assert [r.step for r in reports if isinstance(r, Stopped)] == [8]
     assert isinstance(reports[-1], Chosen)
 
 
 def test_a_run_that_ran_out_of_patience_stays_ended_when_it_is_asked_again():
     keeper = MemoryKeeper()
-    first = tiny_job(keeper, steps=20, patience=2, judge=LossJudge([1.0, 2.0, 1.5, 1.9]))
+    first = tiny_job(keeper, steps=20, patience=2, judge=judge([1.0, 2.0, 1.5, 1.9]))
     list(train(first))
     second = tiny_job(keeper, steps=20, patience=2)
     assert not reports_of(second, Step)
@@ -94,21 +105,15 @@ def test_a_run_that_ran_out_of_patience_stays_ended_when_it_is_asked_again():
 
 
 def test_the_weights_to_use_are_those_with_the_best_score_on_the_whole_validation_set():
-    class Prefers(LossJudge):
-        """Likes weights the better, the nearer they are to those after the fourth update."""
-
-        def score(self, model, whole):
-            distance = float((model.tokens.weight - wanted["tokens.weight"]).detach().norm())
-            return -distance
+    def nearness(model):
+        """Of the weights to those after the fourth update."""
+        return -float((model.tokens.weight - wanted["tokens.weight"]).detach().norm())
 
     keeper = MemoryKeeper()
-    list(
-        train(
-            tiny_job(keeper, steps=4, model={"seed": 0}, schedule="inverse-sqrt", judge=LossJudge())
-        )
-    )
+    list(train(tiny_job(keeper, steps=4, schedule="inverse-sqrt")))
     wanted = keeper.kept[4].tensors("weights")
-    job = tiny_job(steps=12, schedule="inverse-sqrt", judge=Prefers(), ema=0.9, average_last=2)
+    near = Judge(loss=loss_of, score=nearness, full_score=nearness)
+    job = tiny_job(steps=12, schedule="inverse-sqrt", judge=near, ema=0.9, average_last=2)
     chosen = list(train(job))[-1]
     assert chosen.weights == "best, of update 4"
     assert set(chosen.scores) == {
@@ -199,7 +204,7 @@ def test_a_signal_ends_the_run_at_the_next_update_with_a_checkpoint_there():
 
 @pytest.mark.parametrize("at", [1, 4, 9, 10])
 def test_a_run_stopped_by_a_signal_and_gone_on_with_equals_one_that_was_not(at):
-    whole = tiny_job(judge=LossJudge(), ema=0.9, patience=3)
+    whole = tiny_job(ema=0.9, patience=3)
     expected = story(train(whole))
     keeper, stop, first = MemoryKeeper(), StopFlag(), []
     for report in train(tiny_job(keeper, stop=stop, ema=0.9, patience=3)):

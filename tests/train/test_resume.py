@@ -11,9 +11,9 @@ from clearhead.errors import FolderError, NotFiniteError
 from clearhead.train import Correction, Note, Saved, Step, next_token_loss, train
 from clearhead.train import loop as loop_module
 from train.tiny import (
-    LossJudge,
     MemoryKeeper,
     SomePairs,
+    judge,
     pair_batch,
     same,
     tiny_job,
@@ -50,7 +50,7 @@ def demanding_job(keeper, **changes):
     """A run in which all that a checkpoint holds matters: dropout, averages, patience, cuts, skips, corrections."""
     settings = {
         "steps": 30, "corrections": (Correction(3, 3 / 30, STEPS),), "model": {"dropout": 0.2}, "loss": loss,
-        "batches": SomeBroken(7), "judge": LossJudge([1.0, 3.0, 2.0, 2.5, 2.7, 2.9]), "ema": 0.9, "patience": 9,
+        "batches": SomeBroken(7), "judge": judge([1.0, 3.0, 2.0, 2.5, 2.7, 2.9]), "ema": 0.9, "patience": 9,
         "skip_nonfinite": len(BROKEN), "save_every": 1, "average_last": 2,
     }  # fmt: skip
     return tiny_job(keeper, **{**settings, **changes})
@@ -89,7 +89,7 @@ def continued(keeper, step=None, forget=None, **changes):
     if forget:
         forget(checkpoint)
     scores = [1.0, 3.0, 2.0, 2.5, 2.7, 2.9][checkpoint.step // 2 :]
-    return told(keeper, corrections=(), judge=LossJudge(scores), **changes)
+    return told(keeper, corrections=(), judge=judge(scores), **changes)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """The smallest things that can be trained, in memory."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ import torch
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.batches import Batch, Batches, LabelBatch, PairBatch, TextBatch
 from clearhead.model import Transformer
-from clearhead.train import next_token_loss
+from clearhead.train import Judge, next_token_loss, total_loss
 from clearhead.train.loop import Job
 
 VOCAB = 12
@@ -70,24 +71,16 @@ class SomePairs(Batches[PairBatch]):
         return (pair_batch(n) for n in range(self.n_batches))
 
 
-class LossJudge:
-    """Measures the loss on pairs of its own; or says what it is told to say."""
+def loss_of(model: Transformer) -> float:
+    """The loss on pairs of its own."""
+    loss, n = total_loss(model, next_token_loss(), [pair_batch(99)])
+    return loss / n
 
-    name, effort = "loss", 1.0
 
-    def __init__(self, scores: list[float] | None = None) -> None:
-        self.scores = scores
-
-    @torch.no_grad()
-    def loss(self, model: Transformer) -> float:
-        loss, n = next_token_loss()(model, pair_batch(99))
-        return float(loss) / n
-
-    def score(self, model: Transformer, whole: bool) -> float | None:
-        return self.scores.pop(0) if self.scores and not whole else None
-
-    def samples(self, model: Transformer) -> tuple[tuple[str, str], ...]:
-        return ()
+def judge(scores: list[float] | None = None) -> Judge:
+    """Measures the loss; on the way it says what it is told to say."""
+    score = None if scores is None else lambda _: scores.pop(0) if scores else math.nan
+    return Judge(loss=loss_of, score=score)
 
 
 @dataclass
@@ -164,6 +157,6 @@ def tiny_job(
     }
     return Job(**{
         "model": tiny_model(**(model or {})), "batches": SomePairs(), "loss": next_token_loss(0.1),
-        "config": TrainConfig(**{"validate_every": 2, **job}), "steps": steps, "judge": LossJudge(),
+        "config": TrainConfig(**{"validate_every": 2, **job}), "steps": steps, "judge": judge(),
         "keeper": keeper if keeper is not None else MemoryKeeper(), **fields,
     })  # fmt: skip

@@ -24,12 +24,11 @@ from clearhead.folder import RunFolder
 from clearhead.look import Look
 from clearhead.model import Step, Transformer
 from clearhead.tasks.fit import Tokenizers
-from clearhead.tasks.judging import LossJudge, Samples
 from clearhead.tasks.looking import Asked, look_at_writing
-from clearhead.tasks.perplexity import Perplexity, total_loss
+from clearhead.tasks.perplexity import Perplexity
 from clearhead.tasks.streams import Kept, whole
 from clearhead.text import USER, Tokenizer
-from clearhead.train import Judge, Loss, next_token_loss
+from clearhead.train import Judge, Loss, Samples, mean_loss, next_token_loss, total_loss
 
 PIECE = 1_024
 """Bytes of a conversation that are learned at a time: about as many tokens as a chatbot reads, and a bit more."""
@@ -274,7 +273,8 @@ class Chatbot:
             store = prepare(
                 Path(cache), examples, chat_encoding((self.source, self.target), self.config)
             )
-            nats, n_tokens = total_loss(self.model, chat_batches(store, self.config).fixed())
+            batches = chat_batches(store, self.config).fixed()
+            nats, n_tokens = total_loss(self.model, next_token_loss(), batches)
         judged = [each.turns[-1:] if self.reads_question else each.turns[1::2] for each in examples]
         return Perplexity(
             nats, n_tokens, sum(len(turn.encode()) + 1 for turns in judged for turn in turns)
@@ -334,4 +334,5 @@ class ChatTask:
             bot = Chatbot(model, *tokenizers, config)
             return tuple((turns[-1], bot.answer(turns, temperature=0.0).text) for turns in some)
 
-        return LossJudge(chat_batches(store, config), sampled)
+        batches = chat_batches(store, config)
+        return Judge(loss=mean_loss(next_token_loss(), batches), samples=sampled)

@@ -25,7 +25,7 @@ from clearhead.model import Transformer
 from clearhead.tasks.fit import Tokenizers
 from clearhead.tasks.looking import Asked, look_at_reading
 from clearhead.text import Tokenizer
-from clearhead.train import Judge, Loss, label_loss
+from clearhead.train import Judge, Loss, label_loss, mean_loss
 
 CHUNK = 2_048
 """Texts read ahead of the model, to find some of like length."""
@@ -262,9 +262,35 @@ class ClassificationTask:
         return label_loss(train.label_smoothing, labels.several, train.word_dropout, labels.weights)
 
     def judge(
-        self, examples: list[Labelled], store: Store, tokenizers: Tokenizers, config: Config
+        self,
+        examples: list[Labelled],  # noqa: ARG002
+        store: Store,
+        tokenizers: Tokenizers,
+        config: Config,
     ) -> Judge:
-        return ClassificationJudge(examples, self.batches(store, tokenizers, config), config)
+        """Loss and accuracy over all validation texts; macro F1 where texts have several labels."""
+        several = config.labels.several
+        batches = self.batches(store, tokenizers, config)
+
+        def score(model: Transformer) -> float:
+            scores, right = scored(model, batches)
+            answers = said(scores, several)
+            truth = [tuple(row.nonzero()[:, 0].tolist()) for row in right]
+            if several:
+                return metrics.mean_f1(metrics.per_label(answers, truth)).value
+            return metrics.accuracy(answers, truth).value
+
+        def calibrated(model: Transformer, config: Config) -> Config:
+            temperature = fitted_temperature(*scored(model, batches), several)
+            return config.but(labels=config.labels.but(temperature=temperature))
+
+        return Judge(
+            loss=mean_loss(label_loss(several=several), batches),
+            name="macro F1" if several else "accuracy",
+            score=score,
+            full_score=score,
+            calibrated=calibrated,
+        )
 
 
 def with_passes(train: TrainConfig, n_texts: int) -> TrainConfig:
@@ -286,51 +312,15 @@ def refuse_odd(names: tuple[str, ...], n_examples: int) -> None:
     )
 
 
-class ClassificationJudge:
-    """Loss and accuracy over all validation texts; macro F1 where texts have several labels."""
-
-    effort = 1.0
-
-    def __init__(
-        self, examples: list[Labelled], batches: Batches[LabelBatch], config: Config
-    ) -> None:
-        self.examples, self.batches, self.labels = examples, batches, config.labels
-        self.name = "macro F1" if config.labels.several else "accuracy"
-
-    @torch.no_grad()
-    def loss(self, model: Transformer) -> float:
-        device = model.tokens.weight.device
-        losses = [
-            label_loss(several=self.labels.several)(model, batch.to(device))
-            for batch in self.batches.fixed()
-        ]
-        return sum(float(loss) for loss, _ in losses) / sum(n for _, n in losses)
-
-    def score(self, model: Transformer, whole: bool) -> float | None:  # noqa: ARG002
-        scores, right = self.scored(model)
-        answers, truth = (
-            said(scores, self.labels.several),
-            [tuple(row.nonzero()[:, 0].tolist()) for row in right],
-        )
-        if self.labels.several:
-            return metrics.mean_f1(metrics.per_label(answers, truth)).value
-        return metrics.accuracy(answers, truth).value
-
-    def samples(self, model: Transformer) -> tuple[tuple[str, str], ...]:  # noqa: ARG002
-        return ()
-
-    def calibrated(self, model: Transformer, config: Config) -> Config:
-        """The settings with the temperature that makes the model's probabilities honest on the validation texts."""
-        temperature = fitted_temperature(*self.scored(model), self.labels.several)
-        return config.but(labels=config.labels.but(temperature=temperature))
-
-    @torch.no_grad()
-    def scored(self, model: Transformer) -> tuple[Float[Tensor, "N C"], Bool[Tensor, "N C"]]:
-        """The scores of all classes for all validation texts, and which of them are right."""
-        device = model.tokens.weight.device
-        found = [
-            (model(batch.source.to(device), real=batch.source_mask.to(device)).cpu(), batch.labels)
-            for batch in self.batches.fixed()
-        ]
-        scores, labels = zip(*found, strict=True)
-        return torch.cat(scores), torch.cat(labels)
+@torch.no_grad()
+def scored(
+    model: Transformer, batches: Batches[LabelBatch]
+) -> tuple[Float[Tensor, "N C"], Bool[Tensor, "N C"]]:
+    """The scores of all classes for all texts, and which of them are right."""
+    device = model.tokens.weight.device
+    found = [
+        (model(batch.source.to(device), real=batch.source_mask.to(device)).cpu(), batch.labels)
+        for batch in batches.fixed()
+    ]
+    scores, labels = zip(*found, strict=True)
+    return torch.cat(scores), torch.cat(labels)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import torch
 
@@ -67,13 +67,6 @@ class Task(Protocol):
     def judge(
         self, examples: list[Any], store: Store, tokenizers: Tokenizers, config: Config
     ) -> Judge: ...
-
-
-@runtime_checkable
-class Calibrating(Protocol):
-    """A judge that can also tell how far the model's probabilities are to be trusted."""
-
-    def calibrated(self, model: Transformer, config: Config) -> Config: ...
 
 
 def fit(
@@ -294,7 +287,7 @@ def recorded(job: Job, folder: RunFolder, corpus: Corpus) -> Iterator[Report]:
                     folder.log.write(report.line())
                 if isinstance(report, Chosen):
                     folder.write_weights(weights)
-                    if isinstance(job.judge, Calibrating):
+                    if job.judge.calibrated is not None:
                         folder.write_config(job.judge.calibrated(job.model.eval(), corpus.config))
                     folder.write_card(card(folder, corpus.config, report))
             yield report

@@ -1,14 +1,12 @@
 """How surprised a model is by text, in units that can be compared across tokenizers."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from clearhead.data.batches import TextBatch
-from clearhead.model import Transformer
-from clearhead.train import next_token_loss
 
 TOKENS_AT_ONCE = 8_192
 
@@ -41,14 +39,6 @@ class Perplexity:
             f"perplexity {self.perplexity:.2f} ({self.nats_per_token:.4f} nats per token), "
             f"{self.bits_per_byte:.4f} bits per byte; {self.tokens:,} tokens, {self.bytes:,} bytes"
         )
-
-
-@torch.no_grad()
-def total_loss(model: Transformer, batches: Iterable[TextBatch]) -> tuple[float, int]:
-    """The sum of the losses, and how many there are."""
-    device = model.tokens.weight.device
-    losses = [next_token_loss()(model, batch.to(device)) for batch in batches]
-    return sum(float(loss) for loss, _ in losses), sum(n for _, n in losses)
 
 
 def sliding(ids: Sequence[int], window: int) -> Iterator[TextBatch]:

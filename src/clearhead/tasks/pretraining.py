@@ -24,7 +24,7 @@ from clearhead.tasks.fit import Tokenizers
 from clearhead.tasks.looking import Asked, look_at_reading
 from clearhead.tasks.writing import WritingTask
 from clearhead.text import Tokenizer
-from clearhead.train import Judge, Loss, masked_token_loss, next_token_loss
+from clearhead.train import Judge, Loss, masked_token_loss, mean_loss, next_token_loss
 
 GAP = re.compile(r"_{2,}")
 """Two or more underscores."""
@@ -178,26 +178,5 @@ class PretrainingTask(WritingTask):
     ) -> Judge:
         if config.model.family == "decoder":
             return super().judge(examples, store, tokenizers, config)
-        return NoiseJudge(self.batches(store, tokenizers, config), self.loss(config))
-
-
-class NoiseJudge:
-    """The mean loss over what is hidden in the validation text, the same at every look."""
-
-    name = "loss"
-    effort = 1.0
-
-    def __init__(self, batches: Batches[Any], loss: Loss) -> None:
-        self.batches, self.asked = batches, loss
-
-    @torch.no_grad()
-    def loss(self, model: Transformer) -> float:
-        device = model.tokens.weight.device
-        losses = [self.asked(model, batch.to(device)) for batch in self.batches.fixed()]
-        return sum(float(loss) for loss, _ in losses) / sum(n for _, n in losses)
-
-    def score(self, model: Transformer, whole: bool) -> None:
-        """There is none: the lowest loss is best."""
-
-    def samples(self, model: Transformer) -> tuple[tuple[str, str], ...]:  # noqa: ARG002
-        return ()
+        batches = self.batches(store, tokenizers, config)
+        return Judge(loss=mean_loss(self.loss(config), batches))

@@ -3,11 +3,10 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, overload
-
-import torch
 
 from clearhead import metrics
 from clearhead.config import Config, DecodeConfig
@@ -24,7 +23,7 @@ from clearhead.tasks.fit import Tokenizers
 from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.text import Tokenizer
 from clearhead.text.sentences import pieces
-from clearhead.train import Judge, Loss, next_token_loss
+from clearhead.train import Judge, Loss, Samples, mean_loss, next_token_loss
 
 PATTERNS: dict[str, re.Pattern[str]] = {
     "urls": re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)\]]"),
@@ -332,43 +331,27 @@ class TranslationTask:
     def judge(
         self, examples: list[Pair], store: Store, tokenizers: Tokenizers, config: Config
     ) -> Judge:
-        return TranslationJudge(
-            examples, self.batches(store, tokenizers, config), tokenizers, config
+        """Loss over all validation pairs; BLEU of greedy translations."""
+        source, target = tokenizers
+
+        def translated(model: Transformer, texts: list[str]) -> list[str]:
+            found = decode(model, ended(source, texts), GREEDY)
+            return [target.decode(best[0].ids) for best in found]
+
+        def bleu(some: list[Pair], model: Transformer) -> float:
+            hypotheses = translated(model, [pair.source for pair in some])
+            return metrics.bleu(hypotheses, [pair.target for pair in some]).value
+
+        def samples(model: Transformer) -> Samples:
+            sources = [pair.source for pair in examples[:N_SAMPLES]]
+            return tuple(zip(sources, translated(model, sources), strict=True))
+
+        sample = examples[: config.train.score_sample]
+        return Judge(
+            loss=mean_loss(next_token_loss(), self.batches(store, tokenizers, config)),
+            name="BLEU",
+            score=partial(bleu, sample),
+            full_score=partial(bleu, examples),
+            effort=len(examples) / len(sample),
+            samples=samples,
         )
-
-
-class TranslationJudge:
-    """Loss over all validation pairs; BLEU of greedy translations."""
-
-    name = "BLEU"
-
-    def __init__(
-        self,
-        examples: list[Pair],
-        batches: Batches[PairBatch],
-        tokenizers: Tokenizers,
-        config: Config,
-    ) -> None:
-        self.examples, self.batches, self.tokenizers = examples, batches, tokenizers
-        self.sample = examples[: config.train.score_sample]
-        self.effort = len(examples) / len(self.sample)
-
-    @torch.no_grad()
-    def loss(self, model: Transformer) -> float:
-        device = model.tokens.weight.device
-        losses = [next_token_loss()(model, batch.to(device)) for batch in self.batches.fixed()]
-        return sum(float(loss) for loss, _ in losses) / sum(n for _, n in losses)
-
-    def score(self, model: Transformer, whole: bool) -> float | None:
-        examples = self.examples if whole else self.sample
-        hypotheses = self.translated(model, [pair.source for pair in examples])
-        return metrics.bleu(hypotheses, [pair.target for pair in examples]).value
-
-    def samples(self, model: Transformer) -> tuple[tuple[str, str], ...]:
-        sources = [pair.source for pair in self.examples[:N_SAMPLES]]
-        return tuple(zip(sources, self.translated(model, sources), strict=True))
-
-    def translated(self, model: Transformer, texts: list[str]) -> list[str]:
-        source, target = self.tokenizers
-        found = decode(model, ended(source, texts), GREEDY)
-        return [target.decode(best[0].ids) for best in found]

@@ -16,12 +16,11 @@ from clearhead.folder import RunFolder
 from clearhead.look import Look
 from clearhead.model import Step, Transformer
 from clearhead.tasks.fit import Tokenizers
-from clearhead.tasks.judging import LossJudge, Samples
 from clearhead.tasks.looking import Asked, look_at_writing
-from clearhead.tasks.perplexity import Perplexity, sliding, total_loss
+from clearhead.tasks.perplexity import Perplexity, sliding
 from clearhead.tasks.streams import Kept, Page, Until, as_text, whole
 from clearhead.text import Tokenizer
-from clearhead.train import Judge, Loss, next_token_loss
+from clearhead.train import Judge, Loss, Samples, mean_loss, next_token_loss, total_loss
 
 LENGTH = 200
 """Tokens that are written when the settings name no number."""
@@ -191,7 +190,7 @@ class Writer:
         end = self.tokenizer.end
         ids = [end, *(token for row in self.tokenizer.encode_batch(lines) for token in (*row, end))]
         n_bytes = sum(len(line.encode()) + 1 for line in lines)
-        nats, n_tokens = total_loss(self.model, sliding(ids, self.window))
+        nats, n_tokens = total_loss(self.model, next_token_loss(), sliding(ids, self.window))
         return Perplexity(nats, n_tokens, n_bytes)
 
 
@@ -240,4 +239,5 @@ class WritingTask:
             found = writer.write(opening, max_length=SAMPLE_TOKENS)
             return ((found.prompt, found.text),)
 
-        return LossJudge(self.batches(store, tokenizers, config), sampled)
+        batches = self.batches(store, tokenizers, config)
+        return Judge(loss=mean_loss(next_token_loss(), batches), samples=sampled)

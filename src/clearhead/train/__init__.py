@@ -1,12 +1,14 @@
 """batches → weights: one loop that knows no task. It is given a loss to lower and a judge to ask."""
 
-from clearhead.train.loop import Job, Judge, train
+from clearhead.train.loop import Job, Judge, Samples, train
 from clearhead.train.loss import (
     Loss,
     label_loss,
     masked_token_loss,
+    mean_loss,
     next_token_loss,
     smoothed_cross_entropy,
+    total_loss,
 )
 from clearhead.train.ranks import Ranks, joined_ranks
 from clearhead.train.report import (
@@ -22,7 +24,7 @@ from clearhead.train.report import (
 from clearhead.train.signals import stop_on_signals
 
 __all__ = [
-    "Chosen", "Correction", "Job", "Judge", "Loss", "Note", "Ranks", "Report", "Saved", "Step", "Stopped", "Validation",
-    "joined_ranks", "label_loss", "masked_token_loss", "next_token_loss", "smoothed_cross_entropy", "stop_on_signals",
-    "train",
+    "Chosen", "Correction", "Job", "Judge", "Loss", "Note", "Ranks", "Report", "Samples", "Saved",
+    "Step", "Stopped", "Validation", "joined_ranks", "label_loss", "masked_token_loss", "mean_loss",
+    "next_token_loss", "smoothed_cross_entropy", "stop_on_signals", "total_loss", "train",
 ]  # fmt: skip

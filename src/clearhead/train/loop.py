@@ -3,14 +3,14 @@
 import math
 import signal
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
 
-from clearhead.config import TrainConfig
+from clearhead.config import Config, TrainConfig
 from clearhead.data.batches import Batch, Batches
 from clearhead.data.order import mix
 from clearhead.model import Transformer
@@ -42,17 +42,27 @@ MOST_PIECES = 64
 """Pieces a batch is cut into at most before a shortage of memory counts as an error."""
 
 
-class Judge(Protocol):
-    """What training is measured by, on examples that it does not see."""
+Samples = tuple[tuple[str, str], ...]
+"""A few inputs, each with what the model answers."""
 
-    name: str
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """Validation: what training is measured by, on examples that it does not see."""
+
+    loss: Callable[[Transformer], float]
+    """The mean loss over all validation examples."""
+    name: str = "loss"
     """What the score is called."""
-    effort: float
-    """How much more work the whole is than the sample."""
-
-    def loss(self, model: Transformer) -> float: ...
-    def score(self, model: Transformer, whole: bool) -> float | None: ...
-    def samples(self, model: Transformer) -> tuple[tuple[str, str], ...]: ...
+    score: Callable[[Transformer], float] | None = None
+    """The task's own measure (higher is better) on a sample; without one, the lowest loss is best."""
+    full_score: Callable[[Transformer], float] | None = None
+    """The same on all validation examples: what the weights to use are chosen by."""
+    effort: float = 1.0
+    """How many times longer the full score takes than that of the sample."""
+    samples: Callable[[Transformer], Samples] = lambda _: ()
+    calibrated: Callable[[Transformer, Config], Config] | None = None
+    """The settings with what only validation can tell, such as a temperature."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +257,8 @@ def validated(job: Job, state: State) -> Validation:
     counters = state.counters
     counters.validated = counters.step
     model = whole_model(job)
-    loss, score = job.judge.loss(model), job.judge.score(model, whole=False)
+    loss = job.judge.loss(model)
+    score = None if job.judge.score is None else job.judge.score(model)
     merit = job.ranks.from_first(-loss if score is None else score)
     best = counters.best is None or merit > counters.best
     if best:
@@ -311,8 +322,9 @@ def chosen(job: Job, state: State) -> Iterator[Report]:
     for name, weights in candidates.items():
         load(job.model.state_dict(), weights)
         model = whole_model(job)
-        score = job.judge.score(model, whole=True)
-        scores[name] = job.ranks.from_first(-job.judge.loss(model) if score is None else score)
+        full = job.judge.full_score
+        merit = -job.judge.loss(model) if full is None else full(model)
+        scores[name] = job.ranks.from_first(merit)
     best = max(scores, key=scores.__getitem__)
     load(job.model.state_dict(), candidates[best])
     yield Chosen(state.counters.step, best, scores)

@@ -1,6 +1,6 @@
 """What training makes small. The loop is given one of these and knows nothing else about the task."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from clearhead.data.batches import LabelBatch, PairBatch, TextBatch
+from clearhead.data.batches import Batches, LabelBatch, PairBatch, TextBatch
 from clearhead.model import Transformer, masks
 from clearhead.text import UNKNOWN
 
@@ -66,6 +66,24 @@ def label_loss(
         ), len(labels)
 
     return loss
+
+
+@torch.no_grad()
+def total_loss(model: Transformer, loss: Loss, batches: Iterable[Any]) -> tuple[float, int]:
+    """The sum of the losses over all batches, and how many there are."""
+    device = model.tokens.weight.device
+    losses = [loss(model, batch.to(device)) for batch in batches]
+    return sum(float(each) for each, _ in losses), sum(n for _, n in losses)
+
+
+def mean_loss(loss: Loss, batches: Batches[Any]) -> Callable[[Transformer], float]:
+    """A model's loss over a validation set, always in the same order."""
+
+    def measured(model: Transformer) -> float:
+        total, n_predictions = total_loss(model, loss, batches.fixed())
+        return total / n_predictions
+
+    return measured
 
 
 def with_unknowns(ids: Int[Tensor, "B T"], rate: float) -> Int[Tensor, "B T"]:
