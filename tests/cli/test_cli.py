@@ -68,7 +68,7 @@ def test_debug_shows_where_an_error_arose(tmp_path):
 
 
 def test_a_mistake_of_ours_is_one_message_and_no_traceback(monkeypatch, capsys, files):
-    monkeypatch.setattr("clearhead.data.doctor.examine", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("clearhead.doctor.examine", lambda *_, **__: 1 / 0)
     assert main(["doctor", *files]) == 1
     told = capsys.readouterr().err
     assert "ZeroDivisionError" in told
@@ -79,7 +79,7 @@ def test_control_c_is_130(monkeypatch, files):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("clearhead.data.doctor.examine", interrupted)
+    monkeypatch.setattr("clearhead.doctor.examine", interrupted)
     assert main(["doctor", *files]) == 130
 
 

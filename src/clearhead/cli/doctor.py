@@ -9,9 +9,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from clearhead.data.doctor import Diagnosis, Fixed
-    from clearhead.data.findings import Finding
-    from clearhead.data.survey import Kind
+    from clearhead.doctor import Diagnosis, Finding, Fixed, Kind
 
 BARS = " ▁▂▃▄▅▆▇█"
 MARKS = {"error": ("✗", "bold red"), "warning": ("!", "bold magenta"), "note": ("·", "bold")}
@@ -46,7 +44,7 @@ def doctor(
     - `clearhead doctor train.en train.de --test test.en test.de --fix cleaned`
     - `clearhead doctor labels.tsv --json`
     """
-    from clearhead.data.doctor import fix as write_fixed
+    from clearhead.doctor import fix as write_fixed
 
     diagnosis = examined(files, test or [], kind)
     fixed = write_fixed(diagnosis, fix) if fix else None
@@ -64,7 +62,7 @@ def examined(files: list[str], test: list[str], kind: "Kind | None") -> "Diagnos
     from rich.console import Console
     from rich.progress import Progress
 
-    from clearhead.data.doctor import examine
+    from clearhead.doctor import examine
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -72,8 +70,8 @@ def examined(files: list[str], test: list[str], kind: "Kind | None") -> "Diagnos
         return examine(
             files,
             test,
-            kind,
-            lambda done, size: bar.update(task, completed=done, total=size or None),
+            kind=kind,
+            progress=lambda _, done, size: bar.update(task, completed=done, total=size or None),
         )
 
 

@@ -5,16 +5,17 @@ is told by the file's ending, then by its content; fields are found by their usu
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from clearhead.data.alignment import Traits, shifts
 from clearhead.data.lines import Errors, Lines, Notes, files_in, is_pipe
 from clearhead.data.records import Fields, Format, format_of, layout, records
 from clearhead.errors import DataError, shown
 
 E = TypeVar("E")
+F = TypeVar("F")
 
 PAIR_NAMES = (
     ("source", "target"), ("src", "tgt"), ("question", "answer"), ("prompt", "response"), ("prompt", "completion"),
@@ -59,23 +60,57 @@ class Conversation(NamedTuple):
     turns: tuple[str, ...]
 
 
-class Examples(Generic[E]):
-    """Examples from files, to be passed over again and again; a pass that finds none at all is an error."""
+class Row(NamedTuple, Generic[E]):
+    """One example and where it stands, for training and for the doctor alike.
 
-    def __init__(self, sources: Sequence[Lines], read: Callable[[], Iterator[E]]) -> None:
+    A header has neither an example nor a fault, and a broken record has a fault only.
+    """
+
+    paths: tuple[str, ...]
+    line: int
+    raws: tuple[str, ...]
+    example: E | None = None
+    fault: Callable[[], DataError] | None = None
+    """Made when asked for: to tell in what two files differ takes another pass."""
+
+    @property
+    def is_header(self) -> bool:
+        return self.example is None and self.fault is None
+
+
+class Examples(Generic[E]):
+    """Examples from files, to be read again and again; a pass that finds none at all is an error."""
+
+    def __init__(self, sources: Sequence[Lines], rows: Callable[[], Iterator[Row[E]]]) -> None:
         self.sources = sources
-        self._read = read
+        self.rows = rows
+        """A pass that does not stop at faults."""
 
     def __iter__(self) -> Iterator[E]:
         empty = True
-        for example in self._read():
-            empty = False
-            yield example
+        for row in self.rows():
+            if row.fault is not None:
+                raise row.fault()
+            if row.example is not None:
+                empty = False
+                yield row.example
         if empty:
             raise DataError(
                 f"{shown(', '.join(self.paths))}: no examples, nothing is in there.",
                 "Give a file with text.",
             )
+
+    def in_parts(self, parts: Callable[[E], Iterable[F]]) -> "Examples[F]":
+        """Other examples, made from these: any number of each."""
+
+        def rows() -> Iterator[Row[F]]:
+            for paths, line, raws, example, fault in self.rows():
+                if example is None or fault is not None:
+                    yield Row(paths, line, raws, fault=fault)
+                else:
+                    yield from (Row(paths, line, raws, part) for part in parts(example))
+
+        return Examples(self.sources, rows)
 
     @property
     def paths(self) -> list[str]:
@@ -97,7 +132,12 @@ def pairs(
     sides = parallel_files(paths, fields)
     if sides is None:
         return table(
-            paths, PAIR_NAMES, fields, errors, (0, 1), lambda cells: Pair(*map(text_in, cells))
+            paths,
+            lambda cells: Pair(*map(text_in, cells)),
+            known=PAIR_NAMES,
+            order=(0, 1),
+            fields=fields,
+            errors=errors,
         )
     both = [(Lines(source, errors), Lines(target, errors)) for source, target in sides]
     return Examples(
@@ -117,7 +157,7 @@ def labelled(
     def example(cells: Sequence[Any]) -> Labelled:
         return Labelled(text_in(cells[0]), labels_in(cells[1]))
 
-    return table(paths, LABEL_NAMES, fields, errors, (1, 0), example)
+    return table(paths, example, known=LABEL_NAMES, order=(1, 0), fields=fields, errors=errors)
 
 
 def conversations(
@@ -133,14 +173,14 @@ def conversations(
         known = TURN_NAMES if fields is None else (tuple(map(str, fields)),)
         return table(
             files,
-            (*known, *PAIR_NAMES),
-            None,
-            errors,
-            (0,),
             lambda cells: Conversation(turns_in(cells)),
+            known=(*known, *PAIR_NAMES),
+            order=(0,),
+            fields=None,
+            errors=errors,
         )
     found = pairs(*files, fields=fields, errors=errors)
-    return Examples(found.sources, lambda: (Conversation(tuple(pair)) for pair in found))
+    return found.in_parts(lambda pair: [Conversation(tuple(pair))])
 
 
 def running_text(
@@ -154,37 +194,52 @@ def running_text(
         if fields or file.removesuffix(".gz").endswith((".jsonl", ".ndjson", ".csv"))
     }
     if tabular and tabular == set(files):
-        return table(files, TEXT_NAMES, fields, errors, (0,), lambda cells: text_in(cells[0]))
+        return table(
+            files,
+            lambda cells: text_in(cells[0]),
+            known=TEXT_NAMES,
+            order=(0,),
+            fields=fields,
+            errors=errors,
+        )
     if tabular:
         raise mixed(files)
     lines = Lines(files, errors)
-    return Examples([lines], lambda: iter(lines))
+    return Examples(
+        [lines], lambda: (Row((path,), n, (raw,), raw) for path, n, raw in records(lines, "text"))
+    )
 
 
 def table(
     paths: Iterable[str | Path],
+    make: Callable[[Sequence[Any]], E],
+    *,
     known: Sequence[tuple[str, ...]],
+    order: Sequence[int],
     fields: Fields | None,
     errors: Errors,
-    order: Sequence[int],
-    make: Callable[[Sequence[Any]], E],
 ) -> Examples[E]:
     """Examples from files of records; each file may have its own format and header."""
     files = [Lines(file, errors) for path in paths for file in files_in(path)]
 
-    def read(lines: Lines) -> Iterator[E]:
+    def rows(lines: Lines) -> Iterator[Row[E]]:
         form, parse = table_format(lines.paths[0]), None
-        for record in records(lines, form):
+        for path, number, raw in records(lines, form):
+            row: Row[E] = Row((path,), number, (raw,))
             try:
                 if parse is None:
-                    parse, is_header = layout(form, record.raw, known, fields, order)
+                    parse, is_header = layout(form, raw, known, fields, order)
                     if is_header:
+                        yield row
                         continue
-                yield make(parse(record.raw))
+                yield row._replace(example=make(parse(raw)))
             except DataError as error:
-                raise error.at(f"{record.path}:{record.line}") from None
+                placed = partial(error.at, f"{path}:{number}")
+                if parse is None:
+                    raise placed() from None
+                yield row._replace(fault=placed)
 
-    return Examples(files, lambda: chain.from_iterable(map(read, files)))
+    return Examples(files, lambda: chain.from_iterable(map(rows, files)))
 
 
 def table_format(path: str) -> Format:
@@ -278,37 +333,34 @@ def mixed(files: Sequence[str]) -> DataError:
     )
 
 
-def parallel(source: Lines, target: Lines) -> Iterator[Pair]:
-    """Line by line from two files, which must have equally many."""
-    n_pairs = n_left = 0
-    for a, b in zip_longest(source, target):
-        if a is not None and b is not None:
-            n_pairs += 1
-            yield Pair(a, b)
-        else:
-            n_left += 1 if b is None else -1
-    if n_left:
-        raise unequal(source, target, n_pairs + max(n_left, 0), n_pairs + max(-n_left, 0))
+def parallel(source: Lines, target: Lines) -> Iterator[Row[Pair]]:
+    """Line by line from two files; a line without a partner is a fault."""
+    paths = (source.paths[0], target.paths[0])
+    lines = zip_longest(source, target)
+    for number, (a, b) in enumerate(lines, 1):
+        pair = Pair(a or "", b or "")
+        fault = None
+        if a is None or b is None:
+            fault = partial(
+                unequal, (source, target), number - 1, longer=int(a is None), rest=lines
+            )
+        yield Row(paths, number, raws=pair, example=pair, fault=fault)
 
 
-def unequal(source: Lines, target: Lines, n_source: int, n_target: int) -> DataError:
+def unequal(
+    sides: tuple[Lines, Lines], n_pairs: int, *, longer: int, rest: Iterator[object]
+) -> DataError:
     """Both counts, and what can be told about where the files part company."""
-    names = source.paths[0], target.paths[0]
-    hints = (
-        []
-        if any(map(is_pipe, names))
-        else [first_shift(source, target), *map(line_ends_elsewhere, (source, target))]
-    )
+    names = [lines.paths[0] for lines in sides]
+    counts = [n_pairs, n_pairs]
+    counts[longer] += 1 + sum(1 for _ in rest)
+    hints = [] if any(map(is_pipe, names)) else map(line_ends_elsewhere, sides)
     return DataError(
-        f"{names[0]} has {n_source:,} lines and {names[1]} {n_target:,}: they are not parallel."
+        f"{names[0]} has {counts[0]:,} lines and {names[1]} {counts[1]:,}: they are not parallel."
         + "".join(f" {hint}" for hint in hints if hint),
-        "Lines end at \\n only; make both files anew from one table, or look with `clearhead doctor`.",
+        "Lines end at \\n only; make both files anew from one table. "
+        "`clearhead doctor` tells at which line they begin to slip.",
     )
-
-
-def first_shift(source: Lines, target: Lines) -> str:
-    found = shifts(Traits(source), Traits(target))
-    return f"The first suspicious line is {found[0].start + 1:,}." if found else ""
 
 
 def line_ends_elsewhere(lines: Lines) -> str:

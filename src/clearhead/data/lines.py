@@ -6,7 +6,7 @@ Files are read in big pieces, so that a pass is quick and memory stays flat howe
 import gzip
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from io import BufferedIOBase, BufferedReader
@@ -23,6 +23,8 @@ GZIP_MAGIC = b"\x1f\x8b"
 STDIN = "-"
 
 Errors = Literal["strict", "replace", "surrogateescape"]
+Progress = Callable[[str, int, int | None], None]
+"""Told what is being done, how much of it is done, and how much there is, where that is known."""
 
 
 class Block(NamedTuple):

@@ -36,10 +36,7 @@ PIECE = 1_024
 
 def read_conversations(*paths: str | Path) -> Examples[Conversation]:
     """The conversations in files; long ones in pieces, each beginning with the user and ending with the bot."""
-    found = conversations(*paths)
-    return Examples(
-        found.sources, lambda: (piece for each in found for piece in pieces(each.turns))
-    )
+    return conversations(*paths).in_parts(lambda conversation: pieces(conversation.turns))
 
 
 def pieces(turns: Sequence[str]) -> Iterator[Conversation]:

@@ -1,10 +1,11 @@
-"""Do two parallel files still belong together line by line, and if not, where do they begin to slip?
+"""Sentence alignment: do two parallel files belong together line by line, and if not, from where?
 
-Translations resemble their sources in length, in how they close and in the numbers and names they hold. How much
-these tell is learned from the files themselves: every trait is weighed by how much more often it is seen in lines that
-stand side by side than in lines some way apart. A block has slipped when its lines agree no better than by chance,
-while a shift by a few lines restores the file's usual level. So neither free translation nor a text whose
-neighbouring lines resemble each other raises an alarm.
+Translations resemble their sources in length, in how they close and in the numbers and names they
+hold. How much these tell is learned from the files themselves: every trait is weighed by how much
+more often it is seen in lines that stand side by side than in lines some way apart. A block has
+slipped when its lines agree no better than by chance, while a shift by a few lines restores the
+file's usual level. So neither free translation nor a text whose neighbouring lines resemble each
+other raises an alarm.
 """
 
 import math
@@ -20,28 +21,25 @@ from numpy.typing import NDArray
 MAX_SHIFT = 8
 """Lines by which a block may have slipped."""
 APART = 32
-"""Lines between those that are surely no pair, yet of the same neighbourhood: files may be sorted by length."""
+"""Lines between those that are surely no pair, yet of one neighbourhood: files may be sorted."""
 SHORTEST_BLOCK = 8
 """Lines; a few free translations in a row are not a slip."""
 FEWEST_LINES = 100
 """Below this nothing can be learned about what is usual."""
 LEAST_TOLD = 0.1
-"""Nats per line that agreement must tell on the whole, or else the files say nothing on alignment."""
+"""Nats per line that agreement must tell on average, or else nothing can be said on alignment."""
 SURE = 18.0
-"""Nats of evidence, beyond what the number of places to look in makes likely, before a block is called slipped."""
+"""Nats of evidence for a slip, beyond what the number of places to look in makes likely."""
 
 ANCHOR = re.compile(r"\d+|\b[A-Z]\w+")
-CLOSINGS = {
-    mark: n
-    for n, marks in enumerate((".。।", "?？", "!！", ":：", ",，、;；", "…", "\"”“»')）"), 1)
-    for mark in marks
-}
+CLOSING_MARKS = (".。।", "?？", "!！", ":：", ",，、;；", "…", "\"”“»')）")
+CLOSINGS = {mark: n for n, marks in enumerate(CLOSING_MARKS, 1) for mark in marks}
 
 Floats = NDArray[np.float64]
 
 
 class Shift(NamedTuple):
-    """Lines `start` to `stop` (not included, counted from 0) whose target stands `offset` lines later."""
+    """Lines `start` to `stop` (excluded, from 0) whose target stands `offset` lines later."""
 
     start: int
     stop: int
@@ -97,7 +95,7 @@ def without_overlaps(found: list[tuple[float, Shift]]) -> list[Shift]:
 
 
 def excursions(gain: Floats, least: float) -> list[tuple[int, int, float]]:
-    """Stretches over which the gain adds up to more than `least`: from where it begins to rise to its peak."""
+    """Stretches over which the gain sums to more than `least`, from first rise to peak."""
     total = np.concatenate([[0.0], np.cumsum(gain)])
     risen = total - np.minimum.accumulate(total)
     stretch = np.cumsum(risen == 0)
@@ -110,7 +108,7 @@ def excursions(gain: Floats, least: float) -> list[tuple[int, int, float]]:
 
 
 class Comparison:
-    """How much the agreement of two lines tells, learned from the files, for any shift between them."""
+    """How much the agreement of two lines tells (log likelihood ratio), learned from the files."""
 
     def __init__(self, source: Traits, target: Traits) -> None:
         self.source, self.target = columns(source), columns(target)
@@ -121,12 +119,14 @@ class Comparison:
             self.categories(usual),
             self.categories(usual + APART) + self.categories(usual - APART),
         )
-        self.weights = [weigh(a, b) for a, b in zip(joined(aligned), joined(apart), strict=True)]
+        self.weights = [
+            weigh(a, b) for a, b in zip(side_by_side(aligned), side_by_side(apart), strict=True)
+        ]
         self.usual = float(np.mean(self.total(aligned[0])))
         self.chance = float(np.mean(np.concatenate([self.total(part) for part in apart])))
 
     def sides(self, offset: int) -> tuple[slice, slice]:
-        """Which source lines meet which target lines when the target stands `offset` lines later."""
+        """Which source and target lines meet when the target stands `offset` lines later."""
         first, last = max(0, -offset), min(len(self.source[0]), len(self.target[0]) - offset)
         return slice(first, max(first, last)), slice(first + offset, max(first, last) + offset)
 
@@ -169,7 +169,7 @@ class Comparison:
         )
 
     def evidence(self, offset: int) -> Floats:
-        """For every source line, how much more likely it is at home with that target line than with any other."""
+        """For every source line, how much likelier that target line is its own."""
         result = np.zeros(len(self.source[0]))
         here, _ = self.sides(offset)
         result[here] = self.total(self.categories(offset)[0])
@@ -177,19 +177,16 @@ class Comparison:
 
 
 def columns(traits: Traits) -> tuple[Floats, NDArray[Any], NDArray[Any]]:
-    lengths = np.log1p(np.frombuffer(traits.lengths, dtype=np.uint32).astype(np.float64))
-    return (
-        lengths,
-        np.frombuffer(traits.closings, dtype=np.uint8),
-        np.frombuffer(traits.anchors, dtype=np.uint64),
-    )
+    """Log lengths, closings and anchors."""
+    lengths = np.log1p(np.asarray(traits.lengths).astype(np.float64))
+    return lengths, np.asarray(traits.closings), np.asarray(traits.anchors)
 
 
-def joined(parts: list[list[NDArray[Any]]]) -> list[NDArray[Any]]:
+def side_by_side(parts: list[list[NDArray[Any]]]) -> list[NDArray[Any]]:
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
 def weigh(aligned: NDArray[Any], apart: NDArray[Any]) -> Floats:
-    """The logarithm of how many times likelier each kind is side by side than apart; no line decides alone."""
+    """How much likelier each kind is side by side than apart, as a clipped logarithm."""
     a, b = np.bincount(aligned, minlength=64) + 1.0, np.bincount(apart, minlength=64) + 1.0
     return np.asarray(np.clip(np.log(a / a.sum()) - np.log(b / b.sum()), -3, 3))

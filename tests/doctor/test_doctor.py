@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clearhead.data.doctor import examine, fix
+from clearhead.data.examples import labelled, pairs, running_text
+from clearhead.doctor import examine, fix
+from clearhead.doctor.survey import corpus_of
 from clearhead.errors import DataError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -248,7 +250,7 @@ def test_a_diagnosis_is_json_for_programs(sick):
 def test_progress_reaches_the_end(tmp_path, corpus):
     heard = []
     paths = write(tmp_path, "train", corpus[0])
-    examine(paths, progress=lambda done, size: heard.append((done, size)))
+    examine(paths, progress=lambda _, done, size: heard.append((done, size)))
     assert heard == sorted(heard)
     assert {size for _, size in heard} == {sum(path.stat().st_size for path in paths)}
     assert heard[-1][0] <= heard[-1][1]
@@ -269,3 +271,29 @@ def test_real_corpora_raise_no_false_alarm_of_misalignment():
         [SHARED / "tatoeba" / "val.en-de.tsv.gz"],
     ):
         assert "misaligned lines" not in by_name(examine(paths))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("t.tsv", "one day\tein Tag\ntwo days\tzwei Tage\n", "pairs"),
+        ("t.csv", 'target,source\n"ein\nTag",one day\nzwei,two\n', "pairs"),
+        ("t.jsonl", '{"text": "fine", "label": ["good", 1]}\n', "labelled"),
+        ("t.txt", "one\n\ntwo\n", "text"),
+    ],
+)
+def test_the_doctor_sees_the_examples_that_training_reads(tmp_path, name, text, kind):
+    path = tmp_path / name
+    path.write_text(text)
+    read = {"pairs": pairs, "labelled": labelled, "text": running_text}[kind]
+    rows = corpus_of([str(path)], kind).rows()
+    assert [row.example for row in rows if not row.is_header] == list(read(path))
+
+
+def test_what_training_refuses_the_doctor_marks_as_a_fault_and_reads_on(tmp_path):
+    path = tmp_path / "t.tsv"
+    path.write_text("a\tb\nbroken\nc\td\n")
+    rows = list(corpus_of([str(path)], "pairs").rows())
+    assert [row.fault is not None for row in rows] == [False, True, False]
+    with pytest.raises(DataError, match=str(rows[1].fault())):
+        list(pairs(path))

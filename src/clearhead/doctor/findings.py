@@ -1,4 +1,4 @@
-"""What can be wrong with a corpus: how each fault is recognised, why it matters and what to do about it."""
+"""What can be wrong with a corpus: how a fault is recognised, why it matters and what to do."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,7 +7,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.data.survey import SCRIPTS, Row, Survey, column
+from clearhead.data.examples import Row
+from clearhead.doctor.survey import SCRIPTS, Survey, texts_of
 
 Severity = Literal["error", "warning", "note"]
 Mask = NDArray[np.bool_]
@@ -18,7 +19,7 @@ SHORT = 8
 """Characters; what is no longer may be a name."""
 SIGMAS = 6.0
 FACTOR = 3.0
-"""A pair is a length outlier when it is this many times longer than usual, and this many deviations away."""
+"""A length outlier is so many times longer than usual, and so many deviations away."""
 MANY_UNSEEN = 0.2
 """Share of unseen words above which a test text is of another kind than the training text."""
 
@@ -27,7 +28,7 @@ EXCERPT = 72
 """Characters of an example that are shown."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """One kind of fault: how often, where first, how it looks and what to do."""
 
@@ -45,7 +46,8 @@ class Finding:
 class Check(NamedTuple):
     """How a fault is called, how grave it is, which examples have it, and what to do.
 
-    `find` marks examples: with True, with 1 + the side at fault (uint8), or with how far they slipped (int8).
+    `find` marks examples: with True, with 1 + the side at fault (uint8), or with how far they
+    slipped (int8).
     """
 
     name: str
@@ -55,23 +57,21 @@ class Check(NamedTuple):
     is_dropped: bool = True
 
 
-def whole(corpus: Survey) -> Mask:
+def complete(corpus: Survey) -> Mask:
     """The examples that are there with all their sides, be they empty."""
-    return np.asarray(~(column(corpus.broken, np.bool_) | column(corpus.unpaired, np.bool_)))
+    return np.asarray(~(np.asarray(corpus.broken, bool) | np.asarray(corpus.unpaired, bool)))
 
 
 def readable(corpus: Survey) -> Mask:
     """The examples that have something to say on both sides."""
-    lengths = [column(side.traits.lengths, np.uint32) > 0 for side in corpus.sides]
-    return np.asarray(np.logical_and.reduce([whole(corpus), *lengths]))
+    lengths = [np.asarray(side.traits.lengths) > 0 for side in corpus.sides]
+    return np.asarray(np.logical_and.reduce([complete(corpus), *lengths]))
 
 
 def empty_sides(corpus: Survey) -> NDArray[Any]:
-    """How many sides of each whole example are empty."""
-    n_empty = sum(
-        (column(side.traits.lengths, np.uint32) == 0).astype(np.uint8) for side in corpus.sides
-    )
-    return np.asarray(n_empty * whole(corpus))
+    """How many sides of each complete example are empty."""
+    n_empty = sum((np.asarray(side.traits.lengths) == 0).astype(np.uint8) for side in corpus.sides)
+    return np.asarray(n_empty * complete(corpus))
 
 
 def empty(corpus: Survey, _: Survey | None) -> Mask:
@@ -85,32 +85,30 @@ def one_sided(corpus: Survey, _: Survey | None) -> Mask:
 
 def repeated(corpus: Survey, _: Survey | None) -> Mask:
     """Examples that were there before, letter for letter; the first of each is not one of them."""
-    first_ones = np.unique(column(corpus.digests, np.int64), return_index=True)[1]
+    first_ones = np.unique(np.asarray(corpus.digests), return_index=True)[1]
     again = np.ones(len(corpus), dtype=bool)
     again[first_ones] = False
     return again & readable(corpus)
 
 
 def copied(corpus: Survey, _: Survey | None) -> Mask:
-    """Pairs of which nothing was translated; short names and numbers may well be the same in both languages."""
+    """Pairs of which nothing was translated; short ones may be names."""
     if corpus.kind != "pairs":
         return np.zeros(len(corpus), dtype=bool)
     source, target = corpus.sides
-    same = column(source.digests, np.int64) == column(target.digests, np.int64)
-    is_text = column(source.scripts, np.uint8) > 0
+    same = np.asarray(source.digests) == np.asarray(target.digests)
+    is_text = np.asarray(source.scripts) > 0
     return np.asarray(
-        same & is_text & (column(source.traits.lengths, np.uint32) > SHORT) & whole(corpus)
+        same & is_text & (np.asarray(source.traits.lengths) > SHORT) & complete(corpus)
     )
 
 
 def length_outliers(corpus: Survey, _: Survey | None) -> Mask:
-    """Pairs whose lengths disagree far more than usual here, and more than chance lets short ones; slips apart."""
+    """Pairs whose lengths disagree far more than usual here, slipped ones apart."""
     found, usable = np.zeros(len(corpus), dtype=bool), readable(corpus)
     if corpus.kind != "pairs" or not usable.any():
         return found
-    a, b = (
-        column(side.traits.lengths, np.uint32)[usable].astype(np.float64) for side in corpus.sides
-    )
+    a, b = (np.asarray(side.traits.lengths)[usable].astype(np.float64) for side in corpus.sides)
     ratio = np.log(b / a)
     middle = np.median(ratio)
     expected = a * np.exp(middle)
@@ -124,10 +122,10 @@ def length_outliers(corpus: Survey, _: Survey | None) -> Mask:
 
 
 def wrong_script(corpus: Survey, _: Survey | None) -> NDArray[Any]:
-    """1 + the side that is mainly in another script than nearly all other lines of that side; 0 where none is."""
+    """1 + the side that is in another script than nearly all lines of that side; 0 for none."""
     found = np.zeros(len(corpus), dtype=np.uint8)
     for number, side in enumerate(corpus.sides, 1):
-        scripts = column(side.scripts, np.uint8)
+        scripts = np.asarray(side.scripts)
         counts = np.bincount(scripts, minlength=len(SCRIPTS))
         counts[0] = 0
         if counts.max() > USUAL_SHARE * counts.sum():
@@ -140,8 +138,8 @@ def contradicted(corpus: Survey, _: Survey | None) -> Mask:
     if corpus.kind != "labelled":
         return np.zeros(len(corpus), dtype=bool)
     text, digests = (
-        column(corpus.sides[0].digests, np.int64),
-        column(corpus.label_digests, np.int64),
+        np.asarray(corpus.sides[0].digests),
+        np.asarray(corpus.label_digests),
     )
     _values, first_ones, group = np.unique(text, return_index=True, return_inverse=True)
     return np.asarray(
@@ -153,9 +151,7 @@ def pair_digests(corpus: Survey) -> NDArray[Any]:
     """One number for all sides of an example, blind to case and spaces."""
     total = np.zeros(len(corpus), dtype=np.uint64)
     for side in corpus.sides:
-        total = total * np.uint64(0x9E3779B97F4A7C15) + column(side.digests, np.int64).view(
-            np.uint64
-        )
+        total = total * np.uint64(0x9E3779B97F4A7C15) + np.asarray(side.digests).view(np.uint64)
     return total
 
 
@@ -170,8 +166,8 @@ def half_leaked(corpus: Survey, test: Survey | None, side: int) -> Mask:
     """Training examples that share one side with a test example, but not both."""
     if test is None or corpus.kind != "pairs":
         return np.zeros(len(corpus), dtype=bool)
-    known = column(test.sides[side].digests, np.int64)[readable(test)]
-    same = np.isin(column(corpus.sides[side].digests, np.int64), known)
+    known = np.asarray(test.sides[side].digests)[readable(test)]
+    same = np.isin(np.asarray(corpus.sides[side].digests), known)
     return same & ~leaked(corpus, test) & readable(corpus)
 
 
@@ -179,26 +175,27 @@ CHECKS = (
     Check(
         "not UTF-8",
         "error",
-        lambda corpus, _: column(corpus.invalid, np.uint8),
+        lambda corpus, _: np.asarray(corpus.invalid),
         "Convert the file (iconv -f latin1 -t utf-8).",
     ),
     Check(
         "broken records",
         "error",
-        lambda corpus, _: column(corpus.broken, np.bool_),
+        lambda corpus, _: np.asarray(corpus.broken, bool),
         "Every record needs the same columns or fields; look for stray tabs, commas and quotes.",
     ),
     Check(
         "lines without a partner",
         "error",
-        lambda corpus, _: column(corpus.unpaired, np.bool_),
+        lambda corpus, _: np.asarray(corpus.unpaired, bool),
         "One file is longer: make both anew from one table. Lines end at \\n only.",
     ),
     Check(
         "misaligned lines",
         "error",
         lambda corpus, _: corpus.slipped,
-        "The right target is {value:+d} lines off: near here a file lacks a line, or has one too many.",
+        "The right target is {value:+d} lines off: "
+        "near here a file lacks a line, or has one too many.",
     ),
     Check(
         "test examples in training",
@@ -241,7 +238,7 @@ CHECKS = (
     Check(
         "line ends of other tools",
         "note",
-        lambda corpus, _: column(corpus.line_ends, np.uint8),
+        lambda corpus, _: np.asarray(corpus.line_ends),
         "Characters such as U+2028 or a lone CR are text here; --fix puts spaces for them.",
         False,
     ),
@@ -263,11 +260,11 @@ CHECKS = (
 """In the order of their gravity."""
 
 NATURAL_IN_TEXT = ("empty lines", "duplicates", "wrong script")
-"""In running text paragraphs are parted by empty lines, short lines come back, and others are quoted."""
+"""In running text, empty lines part paragraphs, short lines come back, and others are quoted."""
 
 
 def findings(
-    corpus: Survey, test: Survey | None, fetch: Callable[[set[int]], dict[int, Row]]
+    corpus: Survey, test: Survey | None, fetch: Callable[[set[int]], dict[int, Row[Any]]]
 ) -> list[Finding]:
     """All faults that a corpus has; `fetch` finds the rows that serve as examples."""
     marked = [(check, marks) for check in CHECKS if (marks := check.find(corpus, test)).any()]
@@ -279,38 +276,38 @@ def first(marks: NDArray[Any]) -> int:
     return int(np.argmax(marks != 0))
 
 
-def finding(check: Check, corpus: Survey, marks: NDArray[Any], row: Row | None) -> Finding:
+def finding(check: Check, corpus: Survey, marks: NDArray[Any], row: Row[Any] | None) -> Finding:
     value = int(marks[first(marks)])
     side = value - 1 if marks.dtype == np.uint8 else None
     path, line = corpus.place(first(marks), side or 0)
     is_natural = corpus.kind == "text" and check.name in NATURAL_IN_TEXT
     return Finding(
-        check.name,
-        "note" if is_natural else check.severity,
-        int(np.count_nonzero(marks)),
-        path,
-        line,
-        excerpt(row, side) if row else "",
-        check.advice.format(value=value),
-        (marks != 0) & (check.is_dropped and not is_natural),
+        name=check.name,
+        severity="note" if is_natural else check.severity,
+        count=int(np.count_nonzero(marks)),
+        path=path,
+        line=line,
+        example=excerpt(row, side) if row else "",
+        advice=check.advice.format(value=value),
+        left_out=(marks != 0) & (check.is_dropped and not is_natural),
     )
 
 
-def excerpt(row: Row, side: int | None) -> str:
+def excerpt(row: Row[Any], side: int | None) -> str:
     """The side at fault, or both, short enough to stand side by side."""
-    texts = row.sides or row.raws
+    texts = row.raws if row.example is None else texts_of(row.example)
     if side is not None and side < len(texts):
         return printable(texts[side], EXCERPT)
     return " ⇥ ".join(printable(text, EXCERPT // len(texts)) for text in texts)
 
 
 def printable(text: str, width: int) -> str:
-    """Text as a terminal may show it: letters of all scripts, but nothing that moves the cursor; shortened."""
+    """Text as a terminal may show it: shortened, and nothing in it that moves the cursor."""
     cut = text if len(text) <= width else text[: width - 1] + "…"
-    return "".join(c if c.isprintable() else escaped(c) for c in cut)
+    return "".join(c if c.isprintable() else escape_of(c) for c in cut)
 
 
-def escaped(character: str) -> str:
+def escape_of(character: str) -> str:
     """A byte that is no UTF-8 by its value, anything else by its Unicode number."""
     code = ord(character)
     return (

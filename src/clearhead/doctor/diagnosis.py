@@ -1,4 +1,4 @@
-"""A corpus examined: how much there is, what is wrong with it, and the same files without the faults."""
+"""The examination: figures and findings of a corpus, and its files written without faults."""
 
 import gzip
 import os
@@ -13,22 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from clearhead.data.examples import LINE_ENDS_ELSEWHERE
-from clearhead.data.findings import MANY_UNSEEN, Finding, findings
-from clearhead.data.lines import Lines, is_pipe
-from clearhead.data.survey import (
-    SCRIPTS,
-    Kind,
-    Progress,
-    Row,
-    Side,
-    Survey,
-    column,
-    kind_of,
-    open_sources,
-    rows,
-    survey,
-)
+from clearhead.data.examples import LINE_ENDS_ELSEWHERE, Examples, Row
+from clearhead.data.lines import Progress, is_pipe
+from clearhead.doctor.findings import MANY_UNSEEN, Finding, findings
+from clearhead.doctor.survey import SCRIPTS, Kind, Side, Survey, corpus_of, kind_of, survey
 from clearhead.errors import DataError, DiskError, shown
 
 BARS = 16
@@ -36,7 +24,7 @@ BARS = 16
 SPACES_FOR_LINE_ENDS = str.maketrans(dict.fromkeys(LINE_ENDS_ELSEWHERE, " "))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SideSummary:
     """One side of a corpus in figures."""
 
@@ -58,7 +46,7 @@ class SideSummary:
     """Share of the test text's words that training never shows; None without a test text."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Diagnosis:
     """What an examination found; `findings` is empty for a clean corpus."""
 
@@ -84,9 +72,9 @@ class Diagnosis:
         return {**values, "sides": [asdict(side) for side in self.sides], "findings": found}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Fixed:
-    """What `fix` wrote, and how many examples each fault cost; an example with two faults counts for the first."""
+    """What `fix` wrote, and how many examples each fault cost, each counted once."""
 
     paths: tuple[str, ...]
     kept: int
@@ -96,37 +84,38 @@ class Fixed:
 def examine(
     paths: Sequence[str | Path],
     test_paths: Sequence[str | Path] = (),
+    *,
     kind: Kind | None = None,
-    progress: Progress | None = None,
+    progress: Progress = lambda *_: None,
 ) -> Diagnosis:
     """One pass over the files, then a look at the first line of every fault.
 
-    `kind` is told by the files themselves unless given; `progress` hears of bytes done and bytes in all.
+    `kind` is told by the files themselves unless given; `progress` hears of bytes.
     """
     names = [str(path) for path in paths]
     kind = kind or kind_of(names)
-    corpus = survey(names, kind, progress)
+    examples = corpus_of(names, kind)
+    corpus = survey(examples, kind, progress)
     if not len(corpus):
         raise DataError(
             f"{shown(', '.join(names))}: nothing to examine, the files are empty.",
             "Give files with text.",
         )
-    test = survey([str(path) for path in test_paths], kind) if test_paths else None
-    found = findings(corpus, test, partial(fetch, names, kind))
+    test = survey(corpus_of(map(str, test_paths), kind), kind) if test_paths else None
+    found = findings(corpus, test, partial(fetch, examples))
     sides = tuple(
         summary(side, name, test.sides[number] if test else None)
         for number, (side, name) in enumerate(zip(corpus.sides, side_names(corpus), strict=True))
     )
-    notes = {path: note.sentences() for path, note in corpus.notes.items() if note.sentences()}
     return Diagnosis(
-        tuple(names),
-        kind,
-        len(corpus),
-        len(test) if test else None,
-        dict(corpus.labels.most_common()),
-        sides,
-        (*found, *unseen(corpus, sides)),
-        notes,
+        paths=tuple(names),
+        kind=kind,
+        examples=len(corpus),
+        test_examples=len(test) if test else None,
+        labels=dict(corpus.labels.most_common()),
+        sides=sides,
+        findings=(*found, *unseen(corpus, sides)),
+        notes={path: note.sentences() for path, note in corpus.notes.items() if note.sentences()},
     )
 
 
@@ -138,25 +127,25 @@ def side_names(corpus: Survey) -> tuple[str, ...]:
 
 
 def summary(side: Side, name: str, test: Side | None) -> SideSummary:
-    lengths = column(side.traits.lengths, np.uint32)
+    lengths = np.asarray(side.traits.lengths)
     step = max(1, -(-int(np.percentile(lengths, 99)) // BARS))
     bars = np.bincount(np.minimum(lengths // step, BARS - 1), minlength=BARS)
-    scripts = np.bincount(column(side.scripts, np.uint8), minlength=2)[1:]
+    scripts = np.bincount(np.asarray(side.scripts), minlength=2)[1:]
     words, characters = side.words, side.characters
     return SideSummary(
-        name,
-        characters.total(),
-        words.total(),
-        len(words),
-        once(words),
-        len(characters),
-        once(characters),
-        SCRIPTS[int(scripts.argmax()) + 1].capitalize() if scripts.any() else "",
-        int(np.median(lengths)),
-        int(lengths.max()),
-        tuple(map(int, bars)),
-        step,
-        unseen_share(side, test) if test else None,
+        name=name,
+        characters=characters.total(),
+        words=words.total(),
+        distinct_words=len(words),
+        words_seen_once=once(words),
+        distinct_characters=len(characters),
+        characters_seen_once=once(characters),
+        script=SCRIPTS[int(scripts.argmax()) + 1].capitalize() if scripts.any() else "",
+        median_length=int(np.median(lengths)),
+        longest=int(lengths.max()),
+        histogram=tuple(map(int, bars)),
+        step=step,
+        unseen_words=unseen_share(side, test) if test else None,
     )
 
 
@@ -171,17 +160,18 @@ def unseen_share(side: Side, test: Side) -> float:
 
 
 def unseen(corpus: Survey, sides: Iterable[SideSummary]) -> list[Finding]:
-    """A finding when the test text speaks of other things; where words are not parted by spaces it cannot be told."""
+    """A finding when the test text speaks of other things; it takes words that spaces part."""
     return [
         Finding(
-            "unseen words",
-            "note",
-            1,
-            side.name,
-            0,
-            f"{side.unseen_words:.0%} of the test text's words",
-            "Training never shows them: the test is of another kind, or there is too little text.",
-            np.zeros(len(corpus), dtype=bool),
+            name="unseen words",
+            severity="note",
+            count=1,
+            path=side.name,
+            line=0,
+            example=f"{side.unseen_words:.0%} of the test text's words",
+            advice="Training never shows them: the test is of another kind, "
+            "or there is too little text.",
+            left_out=np.zeros(len(corpus), dtype=bool),
         )
         for side in sides
         if side.unseen_words is not None
@@ -190,43 +180,40 @@ def unseen(corpus: Survey, sides: Iterable[SideSummary]) -> list[Finding]:
     ]
 
 
-def fetch(paths: Sequence[str], kind: Kind, wanted: set[int]) -> dict[int, Row]:
-    """Single examples, found by reading the files again as far as needed; what came through a pipe is gone."""
-    sources = open_sources(paths, kind)
-    if not wanted or any(is_pipe(path) for lines in sources for path in lines.paths):
+def fetch(examples: Examples[Any], wanted: set[int]) -> dict[int, Row[Any]]:
+    """Single examples, found by reading as far as needed; what came through a pipe is gone."""
+    if not wanted or any(map(is_pipe, examples.paths)):
         return {}
-    examples = (row for row in rows(sources, kind) if row.role != "header")
-    return {
-        index: row for index, row in enumerate(islice(examples, max(wanted) + 1)) if index in wanted
-    }
+    rows = islice((row for row in examples.rows() if not row.is_header), max(wanted) + 1)
+    return {index: row for index, row in enumerate(rows) if index in wanted}
 
 
 def fix(diagnosis: Diagnosis, out: str | Path) -> Fixed:
-    """The same files without the examples at fault, under their own names in the folder `out`, which is made.
+    """Write the files without the examples at fault, under their own names in the folder `out`.
 
-    Files appear only when all are complete. Nothing that exists is written over, least of all the originals.
+    Files appear only when all are complete. Nothing that exists is written over.
     """
     if any(finding.name == "lines without a partner" for finding in diagnosis.findings):
         raise DataError(
             "Files of unequal length cannot be fixed by leaving lines out: which ones is a guess.",
             "Make both files anew from one table, then run the doctor again.",
         )
-    sources = open_sources(diagnosis.paths, diagnosis.kind)
-    if any(is_pipe(path) for lines in sources for path in lines.paths):
+    examples = corpus_of(diagnosis.paths, diagnosis.kind)
+    if any(map(is_pipe, examples.paths)):
         raise DataError(
             "What came through a pipe cannot be read again to fix it.",
             "Save it to a file and give that.",
         )
-    targets = {path: Path(out) / Path(path).name for lines in sources for path in lines.paths}
+    targets = {path: Path(out) / Path(path).name for path in examples.paths}
     refuse_to_overwrite(targets)
     try:
-        kept = write_kept(diagnosis, sources, targets)
+        kept = write_kept(diagnosis, examples, targets)
     except OSError as error:
         raise DiskError(
             f"{out} cannot be written: {error.strerror}.",
             "Free some space, or give another folder.",
         ) from None
-    return Fixed(tuple(map(str, targets.values())), kept, cost(diagnosis))
+    return Fixed(paths=tuple(map(str, targets.values())), kept=kept, left_out=cost(diagnosis))
 
 
 def refuse_to_overwrite(targets: dict[str, Path]) -> None:
@@ -242,25 +229,20 @@ def refuse_to_overwrite(targets: dict[str, Path]) -> None:
         )
 
 
-def write_kept(diagnosis: Diagnosis, sources: Sequence[Lines], targets: dict[str, Path]) -> int:
-    drop = left_out(diagnosis)
-    kept, index = 0, 0
+def write_kept(diagnosis: Diagnosis, examples: Examples[Any], targets: dict[str, Path]) -> int:
+    """Write headers and the examples that stay; how many of these there are."""
+    drop = np.logical_or.reduce(
+        [np.zeros(diagnosis.examples, bool), *(finding.left_out for finding in diagnosis.findings)]
+    )
+    index = 0
     with ExitStack() as stack:
         files = {path: stack.enter_context(Replacement(target)) for path, target in targets.items()}
-        for row in rows(sources, diagnosis.kind):
-            if row.role == "header" or not drop[index]:
-                kept += row.role != "header"
+        for row in examples.rows():
+            if row.is_header or not drop[index]:
                 for path, raw in zip(row.paths, row.raws, strict=True):
                     files[path].write(raw.translate(SPACES_FOR_LINE_ENDS).encode() + b"\n")
-            index += row.role != "header"
-    return kept
-
-
-def left_out(diagnosis: Diagnosis) -> "np.typing.NDArray[np.bool_]":
-    drop = np.zeros(diagnosis.examples, dtype=bool)
-    for finding in diagnosis.findings:
-        drop |= finding.left_out
-    return drop
+            index += not row.is_header
+    return int(np.count_nonzero(~drop))
 
 
 def cost(diagnosis: Diagnosis) -> dict[str, int]:
@@ -275,7 +257,7 @@ def cost(diagnosis: Diagnosis) -> dict[str, int]:
 
 
 class Replacement:
-    """A file that appears under its name only when it is complete and on the disk; gzip if it is called so."""
+    """A file that appears under its name only when it is complete; gzip if it is called so."""
 
     def __init__(self, target: Path) -> None:
         self.target, self.temporary = target, target.with_name(f".{target.name}.tmp-{os.getpid()}")

@@ -1,34 +1,35 @@
-"""One pass over a corpus that keeps a few bytes for each line: enough for every question the doctor asks afterwards."""
+"""One pass over a corpus that keeps a few bytes for each line, enough to find every fault later."""
 
 import re
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property
-from itertools import chain, islice, zip_longest
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.data.alignment import Traits, shifts
 from clearhead.data.examples import (
     LABEL_NAMES,
     LINE_ENDS_ELSEWHERE,
-    PAIR_NAMES,
-    labels_in,
-    parallel_files,
-    table_format,
-    text_in,
+    Examples,
+    Labelled,
+    Pair,
+    Row,
+    labelled,
+    pairs,
+    running_text,
 )
-from clearhead.data.lines import Lines, Notes, files_in, is_pipe, size_on_disk
+from clearhead.data.lines import Lines, Notes, Progress, files_in, is_pipe, size_on_disk
 from clearhead.data.records import SURROGATE, Format, format_of, layout, records
+from clearhead.doctor.alignment import Traits, shifts
 from clearhead.errors import DataError
 
 Kind = Literal["pairs", "labelled", "text"]
-Progress = Callable[[int, int], None]
 
 LINE_END_ELSEWHERE = re.compile(f"[{LINE_ENDS_ELSEWHERE}]")
 LINES_TO_GUESS_FROM = 1_000
@@ -48,16 +49,6 @@ FEWEST_LETTERS = 5
 """Letters that a line needs before it can be said to be of a script."""
 ASCII_LETTERS = re.compile(rf"(?:[A-Za-z][^A-Za-z]*){{{FEWEST_LETTERS}}}")
 COUNT_AT_ONCE = 1_000
-
-
-class Row(NamedTuple):
-    """One example as doctors see it: where it stands, what stands there, and its sides if they can be read."""
-
-    paths: tuple[str, ...]
-    line: int
-    raws: tuple[str, ...]
-    sides: tuple[str, ...] | None
-    role: Literal["example", "header", "unpaired"] = "example"
 
 
 class Side:
@@ -88,35 +79,35 @@ class Side:
 
 
 class Survey:
-    """What is kept of a corpus: columns as long as it is, of which numpy makes arrays without a copy."""
+    """What is kept of a corpus: columns as long as it is, which numpy reads without a copy."""
 
-    def __init__(self, kind: Kind, n_sides: int) -> None:
+    def __init__(self, kind: Kind) -> None:
         self.kind = kind
-        self.sides = [Side() for _ in range(n_sides)]
+        self.sides = [Side() for _ in range(2 if kind == "pairs" else 1)]
         self.labels: Counter[str] = Counter()
         self.digests = array("q")
         self.lines = array("I")
         self.label_digests = array("q")
         self.broken, self.unpaired = array("B"), array("B")
         self.invalid, self.line_ends = array("B"), array("B")
-        """0, or 1 + the side that holds invalid bytes, kept as lone surrogates, or line ends of other tools."""
+        """0, or 1 + the side with invalid bytes (as lone surrogates), or with other line ends."""
         self.starts: list[tuple[int, tuple[str, ...]]] = []
         """At which example each file, or each pair of files, begins."""
         self.notes: dict[str, Notes] = {}
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Row[Any]) -> None:
         if not self.starts or self.starts[-1][1] != row.paths:
             self.starts.append((len(self.lines), row.paths))
-        sides = row.sides or ("",) * (2 if self.kind == "labelled" else len(self.sides))
+        sides = ("", "") if row.example is None else texts_of(row.example)
         for side, text in zip(self.sides, sides, strict=False):
             side.add(text)
         if self.kind == "labelled":
             self.label_digests.append(hash(sides[1]))
-            self.labels.update(labels_in(sides[1]) if row.sides else ())
+            self.labels.update(row.example.labels if row.example else ())
         self.lines.append(row.line)
         self.digests.append(hash(sides))
-        self.broken.append(row.sides is None)
-        self.unpaired.append(row.role == "unpaired")
+        self.broken.append(row.example is None)
+        self.unpaired.append(row.example is not None and row.fault is not None)
         is_trouble = any(map(TROUBLE.search, row.raws))
         self.invalid.append(first_with(SURROGATE, row.raws) if is_trouble else 0)
         self.line_ends.append(first_with(LINE_END_ELSEWHERE, row.raws) if is_trouble else 0)
@@ -139,19 +130,21 @@ class Survey:
         return paths[min(side, len(paths) - 1)], self.lines[index]
 
 
+def texts_of(example: Pair | Labelled | str) -> tuple[str, ...]:
+    """The sides of an example; several labels are one text."""
+    if isinstance(example, str):
+        return (example,)
+    return (example[0], ",".join(example.labels)) if isinstance(example, Labelled) else example
+
+
 def first_with(pattern: re.Pattern[str], texts: Sequence[str]) -> int:
     """The number of the first text that holds such a character, counted from 1, or 0."""
     return next((number for number, text in enumerate(texts, 1) if pattern.search(text)), 0)
 
 
-def column(values: "array[Any]", kind: Any) -> NDArray[Any]:
-    """An array over the same memory, or an empty one."""
-    return np.frombuffer(values, dtype=kind) if len(values) else np.zeros(0, dtype=kind)
-
-
 @cache
 def script_of_letter(letter: str) -> str:
-    """The script as the first word of a letter's Unicode name tells it; symbols and digits have none."""
+    """The script by the first word of a letter's Unicode name; symbols and digits have none."""
     words = unicodedata.name(letter, "").split() if letter.isalpha() else []
     first = (
         words[1] if words and words[0] in ("FULLWIDTH", "HALFWIDTH") else words[0] if words else ""
@@ -164,7 +157,7 @@ SCRIPTS = (
     "TAMIL", "TELUGU", "KANNADA", "MALAYALAM", "SINHALA", "THAI", "LAO", "TIBETAN", "MYANMAR", "GEORGIAN", "HANGUL",
     "ETHIOPIC", "KHMER", "MONGOLIAN", "HAN",
 )  # fmt: skip
-"""A line keeps only the number; the empty one is for lines with too few letters to tell, and for rarer scripts."""
+"""A line keeps only the number; the first is for too few letters to tell, and for rarer scripts."""
 
 
 def script_of(text: str) -> int:
@@ -207,67 +200,26 @@ def looks_labelled(form: Format, sample: Sequence[str]) -> bool:
         return False
 
 
-def survey(paths: Sequence[str], kind: Kind, progress: Progress | None = None) -> Survey:
-    """The pass itself; `progress` hears of bytes done and bytes in all."""
-    sources = open_sources(paths, kind)
-    result = Survey(kind, 2 if kind == "pairs" else 1)
-    size = size_on_disk(path for lines in sources for path in lines.paths)
-    for row in rows(sources, kind):
-        if row.role != "header":
+def corpus_of(paths: Iterable[str], kind: Kind) -> Examples[Any]:
+    """The examples as training reads them, but invalid bytes stay recoverable."""
+    read: dict[Kind, Callable[..., Examples[Any]]] = {
+        "pairs": pairs,
+        "labelled": labelled,
+        "text": running_text,
+    }
+    return read[kind](*paths, errors="surrogateescape")
+
+
+def survey(examples: Examples[Any], kind: Kind, progress: Progress = lambda *_: None) -> Survey:
+    """The pass itself, broken records and all; `progress` hears of bytes."""
+    result = Survey(kind)
+    size = size_on_disk(examples.paths)
+    for row in examples.rows():
+        if not row.is_header:
             result.add(row)
-        if progress and len(result) % 2_000 == 0:
-            progress(sum(lines.bytes_read for lines in sources), size)
+        if len(result) % 2_000 == 0:
+            progress("reading", sum(lines.bytes_read for lines in examples.sources), size)
     for side in result.sides:
         side.count()
-    result.notes = {path: note for lines in sources for path, note in lines.notes.items()}
+    result.notes = examples.notes
     return result
-
-
-def open_sources(paths: Sequence[str], kind: Kind) -> list[Lines]:
-    """The files to read, source before target where two go together; invalid bytes stay recoverable."""
-    sides = parallel_files(paths) if kind == "pairs" else None
-    files = chain.from_iterable(sides) if sides else chain.from_iterable(map(files_in, paths))
-    return [Lines(file, errors="surrogateescape") for file in files]
-
-
-def rows(sources: Sequence[Lines], kind: Kind) -> Iterator[Row]:
-    """Every example with its place, broken ones too: a doctor does not give up at the first wound."""
-    if kind == "text":
-        blocks = (block for lines in sources for block in lines.blocks())
-        return (
-            Row((b.path,), n, (text,), (text,))
-            for b in blocks
-            for n, text in enumerate(b.lines, b.first)
-        )
-    if kind == "pairs" and all(format_of(lines.paths[0]) == "text" for lines in sources):
-        return chain.from_iterable(map(parallel_rows, sources[::2], sources[1::2]))
-    return chain.from_iterable(table_rows(lines, kind) for lines in sources)
-
-
-def parallel_rows(source: Lines, target: Lines) -> Iterator[Row]:
-    paths = (source.paths[0], target.paths[0])
-    for number, (a, b) in enumerate(zip_longest(source, target), 1):
-        texts = (a or "", b or "")
-        yield Row(paths, number, texts, texts, "unpaired" if a is None or b is None else "example")
-
-
-def table_rows(lines: Lines, kind: Kind) -> Iterator[Row]:
-    form, parse = table_format(lines.paths[0]), None
-    known, order = (LABEL_NAMES, (1, 0)) if kind == "labelled" else (PAIR_NAMES, (0, 1))
-    second: Callable[[Any], str] = (
-        text_in if kind == "pairs" else lambda value: ",".join(labels_in(value))
-    )
-    for record in records(lines, form):
-        sides = None
-        try:
-            if parse is None:
-                parse, is_header = layout(form, record.raw, known, None, order)
-                if is_header:
-                    yield Row((record.path,), record.line, (record.raw,), None, "header")
-                    continue
-            cells = parse(record.raw)
-            sides = (text_in(cells[0]), second(cells[1]))
-        except DataError as error:
-            if parse is None:
-                raise error.at(f"{record.path}:{record.line}") from None
-        yield Row((record.path,), record.line, (record.raw,), sides)
