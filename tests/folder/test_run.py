@@ -150,7 +150,7 @@ def test_the_weights_of_another_model_are_refused_with_the_reason(run):
         run.write_weights(Transformer(other).state_dict())
     run.write_config(run.config().but(model=CONFIG.model.but(activation="gelu", norm="pre")))
     with pytest.raises(
-        ModelFileError, match=r"norm.* is nothing, and config.toml asks for float32 \[4\]"
+        ModelFileError, match=r"norm.* is nothing, and the settings ask for float32 \[4\]"
     ):
         run.model()
 

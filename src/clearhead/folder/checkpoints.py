@@ -28,7 +28,7 @@ from clearhead.disk import (
     sweep,
 )
 from clearhead.errors import ClearheadError, FolderError, shown
-from clearhead.folder.tensors import read_tensors, write_tensors
+from clearhead.tensors import read_tensors, write_tensors
 
 MANIFEST, STATE = "manifest.json", "state.json"
 FILE = re.compile(r"[a-z][a-z0-9_-]{0,63}\.(json|safetensors)")
@@ -87,7 +87,9 @@ class Checkpoint:
                 f"{self.path} holds no {shown(name)}.",
                 f"It holds: {', '.join(sorted(self.files))}.",
             )
-        return read_tensors(self.root, f"{self.name}/{file}", self.files[file][1], expected)
+        return read_tensors(
+            self.root, f"{self.name}/{file}", sha256=self.files[file][1], expected=expected
+        )
 
     def verify(self, content: bool = True) -> None:
         """Refuse if a file is not what the manifest says, in size and, if asked for, in content."""

@@ -23,9 +23,9 @@ from clearhead.errors import ClearheadError, ConfigError, FolderError, Tokenizer
 from clearhead.folder.checkpoints import Checkpoints
 from clearhead.folder.lock import locked
 from clearhead.folder.log import Log
-from clearhead.folder.tensors import check_same, read_tensors, specs, write_tensors
 from clearhead.folder.unfilled import unfilled
 from clearhead.model import Transformer
+from clearhead.tensors import check_same, read_tensors, specs, write_tensors
 from clearhead.text import Tokenizer
 
 CONFIG, CARD, METRICS, CHECKPOINTS, LOCK = (
@@ -176,7 +176,7 @@ class RunFolder:
         name, sha256 = (WEIGHTS, None) if step is None else self.checkpoint_weights(step)
         model = unfilled(self.config().model, size_inside(self.path, name), self.path / name)
         model.load_state_dict(
-            read_tensors(self.path, name, sha256, model.state_dict()), assign=True
+            read_tensors(self.path, name, sha256=sha256, expected=model.state_dict()), assign=True
         )
         return model.to(device).eval()
 

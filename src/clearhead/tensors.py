@@ -1,7 +1,8 @@
 """Tensors in the safetensors format, written as a stream and read without trust.
 
-We write it ourselves because a failed write must keep the system's reason, and read it ourselves because nothing may
-be allocated, or taken for a model's weights, before names, kinds, shapes and sizes have been checked.
+We write it ourselves because a failed write must keep the system's reason, and read it ourselves
+because nothing may be allocated, or taken for a model's weights, before names, dtypes, shapes and
+sizes have been checked.
 """
 
 import hashlib
@@ -11,10 +12,11 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from io import BufferedReader
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,15 +24,23 @@ from clearhead.disk import HashedFile, open_inside
 from clearhead.errors import ModelFileError, shown
 
 DTYPES = {
-    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
-    "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
-}  # fmt: skip
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
 CODES = {dtype: code for code, dtype in DTYPES.items()}
 MAX_HEADER, MAX_TENSORS, MAX_NAME, MAX_DIMS, MAX_ELEMENTS = 8 * 2**20, 20_000, 256, 8, 2**40
 LENGTH = 8
 """Bytes at the start of a file that say how long its header is."""
 SEAL, BLANK = '{"__metadata__":{"sha256":"', "0" * 64
-"""A file that no manifest vouches for carries its own hash: that of itself with zeros in the hash's place."""
+"""A sealed file carries its own SHA-256: that of itself with zeros in the place of the hash."""
 
 assert sys.byteorder == "little", (
     "safetensors are little-endian, and tensors are written as they lie in memory"
@@ -48,15 +58,36 @@ class Spec:
     def n_bytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 
+    def __str__(self) -> str:
+        return f"{str(self.dtype).removeprefix('torch.')} {list(self.shape)}"
+
 
 def specs(tensors: Mapping[str, Tensor]) -> dict[str, Spec]:
-    return {name: Spec(tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
+    """The tensors without their numbers, in the order of a file.
+
+    The widest numbers come first, so that each begins at a multiple of its width, as fast readers
+    wish.
+    """
+    found = {name: Spec(tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
+    return dict(sorted(found.items(), key=lambda item: (-item[1].dtype.itemsize, item[0])))
+
+
+def tensor_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """A whole file in memory, serialised from numpy arrays."""
+    file = BytesIO()
+    tensors = {
+        name: torch.from_numpy(np.require(array, requirements=["C", "W"]))
+        for name, array in arrays.items()
+    }
+    write_tensors(HashedFile(file), tensors)
+    return file.getvalue()
 
 
 def write_tensors(file: HashedFile, tensors: Mapping[str, Tensor], seal: bool = False) -> None:
-    """One tensor after the other, so that no second copy of all of them is in memory."""
-    file.write(framed(header_of(specs(tensors), seal)))
-    for name in in_order(specs(tensors)):
+    """Write one tensor after the other, so that no second copy of all of them is in memory."""
+    contents = specs(tensors)
+    file.write(framed(header_of(contents, seal)))
+    for name in contents:
         file.write(raw(tensors[name].detach().cpu().contiguous()))
     if seal:
         file.file.seek(LENGTH + len(SEAL))
@@ -69,24 +100,18 @@ def framed(header: str) -> bytes:
 
 
 def header_of(contents: Mapping[str, Spec], seal: bool) -> str:
-    header: dict[str, Any] = {
-        "__metadata__": {"sha256": BLANK, "format": "pt"} if seal else {"format": "pt"}
-    }
-    place = 0
-    for name in in_order(contents):
-        spec, begin, place = contents[name], place, place + contents[name].n_bytes
+    header: dict[str, Any] = {"__metadata__": {"sha256": BLANK} if seal else {}}
+    header["__metadata__"]["format"] = "pt"
+    end = 0
+    for name, spec in contents.items():
+        begin, end = end, end + spec.n_bytes
         header[name] = {
             "dtype": CODES[spec.dtype],
             "shape": list(spec.shape),
-            "data_offsets": [begin, place],
+            "data_offsets": [begin, end],
         }
     text = json.dumps(header, separators=(",", ":"))
     return text + " " * (-len(text) % LENGTH)
-
-
-def in_order(contents: Mapping[str, Spec]) -> list[str]:
-    """Widest numbers first, so that each begins at a multiple of its width, as fast readers wish."""
-    return sorted(contents, key=lambda name: (-contents[name].dtype.itemsize, name))
 
 
 def raw(tensor: Tensor) -> memoryview:
@@ -95,18 +120,25 @@ def raw(tensor: Tensor) -> memoryview:
 
 
 def read_tensors(
-    folder: Path, name: str, sha256: str | None, expected: Mapping[str, Tensor] | None = None
+    folder: Path,
+    name: str,
+    *,
+    sha256: str | None,
+    expected: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
-    """The tensors of a file whose hash is `sha256`, or its own seal; names, kinds and shapes as expected."""
+    """The tensors of a file, if it has this SHA-256 (or that of its seal, if none is given).
+
+    Where some are `expected`, those found must have their names, dtypes and shapes.
+    """
     with open_inside(folder, name) as file:
         try:
             header = read_header(file)
-            contents, order = parsed(header, os.fstat(file.fileno()).st_size - LENGTH - len(header))
+            contents = parsed(header, os.fstat(file.fileno()).st_size - LENGTH - len(header))
             if expected is not None:
                 check_same(contents, specs(expected))
             if sha256 is None:
                 sha256, header = unsealed(header)
-            return read_data(file, contents, order, hashlib.sha256(framed(header)), sha256)
+            return read_data(file, contents, hashlib.sha256(framed(header)), sha256)
         except ModelFileError as error:
             raise ModelFileError(
                 f"{folder / name}: {error}", "Take the file from where it was whole."
@@ -125,15 +157,12 @@ def read_header(file: BufferedReader) -> str:
     return header.decode("ascii")
 
 
-def parsed(header: str, n_bytes: int) -> tuple[dict[str, Spec], list[str]]:
-    """What the header says and the order in which the tensors lie; they must fill the rest of the file exactly."""
-    for mark, most in (
-        ("{", 1),
-        ("[", 2),
-        (",", MAX_DIMS + 5),
-    ):  # before Python makes an object of each
-        if header.count(mark) > most * MAX_TENSORS + 2:
-            raise ModelFileError(f"a header of more than {MAX_TENSORS:,} tensors.")
+def parsed(header: str, n_bytes: int) -> dict[str, Spec]:
+    """What a header describes, in the order of the file, the rest of which it must fill exactly."""
+    most = {"{": 1, "[": 2, ",": MAX_DIMS + 5}
+    if any(header.count(mark) > n * MAX_TENSORS + 2 for mark, n in most.items()):
+        # counted before Python makes an object of each
+        raise ModelFileError(f"a header of more than {MAX_TENSORS:,} tensors.")
     try:
         fields = json.loads(header, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
@@ -142,15 +171,15 @@ def parsed(header: str, n_bytes: int) -> tuple[dict[str, Spec], list[str]]:
         raise ModelFileError("the header is not a JSON object.")
     fields.pop("__metadata__", None)
     contents = {name: spec_of(name, field) for name, field in fields.items()}
-    order = sorted(contents, key=lambda name: fields[name]["data_offsets"])
+    contents = dict(sorted(contents.items(), key=lambda item: fields[item[0]]["data_offsets"]))
     end = 0
-    for name in order:
-        begin, end = end, end + contents[name].n_bytes
+    for name, spec in contents.items():
+        begin, end = end, end + spec.n_bytes
         if fields[name]["data_offsets"] != [begin, end]:
             raise ModelFileError(f"{shown(name)} does not lie where the one before it ends.")
     if end != n_bytes:
         raise ModelFileError(f"{n_bytes:,} bytes of tensors where the header describes {end:,}.")
-    return contents, order
+    return contents
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -183,13 +212,9 @@ def check_same(found: Mapping[str, Spec], expected: Mapping[str, Spec]) -> None:
     for name in sorted(expected.keys() | found.keys()):
         if found.get(name) != expected.get(name):
             raise ModelFileError(
-                f"weights of another model: {shown(name)} is {described(found.get(name))}, "
-                f"and config.toml asks for {described(expected.get(name))}."
+                f"weights of another model: {shown(name)} is {found.get(name, 'nothing')}, "
+                f"and the settings ask for {expected.get(name, 'nothing')}."
             )
-
-
-def described(spec: Spec | None) -> str:
-    return f"{str(spec.dtype).removeprefix('torch.')} {list(spec.shape)}" if spec else "nothing"
 
 
 def unsealed(header: str) -> tuple[str, str]:
@@ -203,22 +228,19 @@ def unsealed(header: str) -> tuple[str, str]:
 
 
 def read_data(
-    file: BufferedReader,
-    contents: Mapping[str, Spec],
-    order: list[str],
-    digest: "hashlib._Hash",
-    sha256: str,
+    file: BufferedReader, contents: Mapping[str, Spec], digest: "hashlib._Hash", sha256: str
 ) -> dict[str, Tensor]:
     """The tensors themselves, hashed on their way into memory of their own."""
     tensors = {}
-    for name in order:
-        tensors[name] = torch.empty(contents[name].shape, dtype=contents[name].dtype)
+    for name, spec in contents.items():
+        tensors[name] = torch.empty(spec.shape, dtype=spec.dtype)
         memory = raw(tensors[name])
         if file.readinto(memory) != len(memory):
             raise ModelFileError(f"the file ended while {shown(name)} was read.")
         digest.update(memory)
     if digest.hexdigest() != sha256:
         raise ModelFileError(
-            f"damaged: its SHA-256 is {digest.hexdigest()}, and not {shown(sha256)} as when written."
+            f"damaged: its SHA-256 is {digest.hexdigest()}, "
+            f"and not {shown(sha256)} as when written."
         )
     return tensors
