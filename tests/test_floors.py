@@ -8,7 +8,8 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "clearhead"
 FLOORS = [
     {"errors"},
-    {"config", "machine", "disk", "tensors"},
+    {"disk"},
+    {"config", "machine", "tensors"},
     {"text", "metrics"},
     {"model"},
     {"data", "decode", "look"},
