@@ -59,4 +59,4 @@ def small_config(file: Path, steps: int = 6, **settings: Any) -> Config:
 
 def trained(task: str, config: Config, into: Path) -> list[Any]:
     """All that the training tells."""
-    return [report for report in fit(TASKS[task](), config, into) if isinstance(report, Report)]
+    return [report for report in fit(TASKS[task], config, into) if isinstance(report, Report)]

@@ -206,7 +206,7 @@ def test_a_resumed_classifier_equals_an_uninterrupted_one(place):
     file = write_reviews(place / "resumed.tsv")
     config = small_config(file, 8, train__save_every=2)
     trained("classification", config, place / "whole")
-    half = fit(TASKS["classification"](), config, place / "half")
+    half = fit(TASKS["classification"], config, place / "half")
     for report in half:
         if getattr(report, "step", 0) == 5:
             break

@@ -59,11 +59,11 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     config = settings(files[name], task)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    list(fit(TASKS[task](), config, whole))
-    for report in fit(TASKS[task](), config, parts):
+    list(fit(TASKS[task], config, whole))
+    for report in fit(TASKS[task], config, parts):
         if isinstance(report, Step) and report.step == 5:
             break
-    list(fit(TASKS[task](), config, parts))
+    list(fit(TASKS[task], config, parts))
     hashes = [
         hashlib.sha256((run / "weights.safetensors").read_bytes()).hexdigest()
         for run in (whole, parts)
@@ -85,7 +85,7 @@ def test_the_form_of_a_chatbot_can_be_set(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     config = settings(files["pairs.tsv"], "chat")
-    list(fit(TASKS["chat"](), config.but(model=SMALL.but(family="decoder")), tmp_path / "run"))
+    list(fit(TASKS["chat"], config.but(model=SMALL.but(family="decoder")), tmp_path / "run"))
     assert clearhead.load(tmp_path / "run").reads_question is False
 
 

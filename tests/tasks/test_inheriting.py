@@ -55,7 +55,7 @@ def test_each_objective_makes_its_loss_smaller_and_leaves_a_whole_run(place, fam
 def test_resumed_pre_training_equals_an_uninterrupted_one(place, family):
     config = small_config(place / "prose.txt", 6, model__family=family, train__save_every=1)
     trained("pretraining", config, place / f"whole-{family}")
-    half = fit(TASKS["pretraining"](), config, place / f"half-{family}")
+    half = fit(TASKS["pretraining"], config, place / f"half-{family}")
     for report in half:
         if getattr(report, "step", 0) == 4:
             break
@@ -98,7 +98,7 @@ def test_a_frozen_run_goes_on_as_if_it_had_not_stopped(place, masked):
     settings = {"steps": 6, "train__freeze": 1, "train__save_every": 1, "train__start": "../masked"}
     config = small_config(place / "reviews.tsv", **settings).but(model={}, tokenizer={})
     trained("classification", config, place / "frozen-whole")
-    half = fit(TASKS["classification"](), config, place / "frozen-half")
+    half = fit(TASKS["classification"], config, place / "frozen-half")
     for report in half:
         if getattr(report, "step", 0) == 3:
             break
@@ -135,7 +135,7 @@ def test_another_tokenizer_is_refused_unless_new_vectors_are_asked_for(place, ma
 
 def test_a_run_without_weights_or_without_anything_that_fits_is_refused(place, masked):
     config = small_config(place / "prose.txt", 4, model__family="encoder", train__save_every=1)
-    unfinished = fit(TASKS["pretraining"](), config, place / "unfinished")
+    unfinished = fit(TASKS["pretraining"], config, place / "unfinished")
     for report in unfinished:
         if getattr(report, "step", 0) == 2:
             break

@@ -76,7 +76,7 @@ def watched(task: str, config: "Config", folder: Path, tensorboard: bool = False
     from clearhead.tasks.fit import fit
 
     with watch(folder) as screen:
-        reports = fit(TASKS[task](), config, folder, screen.progress)
+        reports = fit(TASKS[task], config, folder, screen.progress)
         for report in with_tensorboard(reports, folder) if tensorboard else reports:
             screen.show(report)
     if screen.stopped_by is not None:

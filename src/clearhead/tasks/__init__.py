@@ -1,6 +1,5 @@
 """People's words → people's words: what a trained Transformer is used for."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +7,12 @@ from clearhead.errors import FolderError
 from clearhead.folder import RunFolder
 from clearhead.tasks.chat import Chatbot, ChatTask, Reply
 from clearhead.tasks.classification import Classification, ClassificationTask, Classifier
-from clearhead.tasks.fit import Task
 from clearhead.tasks.pretraining import Candidate, Filler, Filling, PretrainingTask
+from clearhead.tasks.task import Task
 from clearhead.tasks.translation import Translation, TranslationTask, Translator
 from clearhead.tasks.writing import Continuation, Writer, WritingTask
 
-TASKS: dict[str, Callable[[], Task]] = {
+TASKS: dict[str, type[Task]] = {
     "translation": TranslationTask,
     "chat": ChatTask,
     "classification": ClassificationTask,

@@ -23,12 +23,12 @@ from clearhead.errors import FolderError, TextError
 from clearhead.folder import RunFolder
 from clearhead.look import Look
 from clearhead.model import Step, Transformer
-from clearhead.tasks.fit import Tokenizers
 from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.tasks.perplexity import Perplexity
 from clearhead.tasks.streams import Kept, whole
+from clearhead.tasks.task import Task, Tokenizers, with_vocabularies
 from clearhead.text import USER, Tokenizer
-from clearhead.train import Judge, Loss, Samples, mean_loss, next_token_loss, total_loss
+from clearhead.train import Judge, Samples, mean_loss, next_token_loss, total_loss
 
 PIECE = 1_024
 """Bytes of a conversation that are learned at a time: about as many tokens as a chatbot reads, and a bit more."""
@@ -283,53 +283,48 @@ ENOUGH_TO_TELL = 1_000
 """Conversations that are looked at to see whether they are more than questions and answers."""
 
 
-class ChatTask:
+class ChatTask(Task):
     """What training has to know about chat, in both of its forms."""
 
     name = "chat"
 
-    def read(self, paths: Iterable[Path]) -> Iterable[Conversation]:
+    @staticmethod
+    def read(paths: Iterable[Path]) -> Iterable[Conversation]:
         return read_conversations(*paths)
 
-    def texts(self, example: Conversation) -> tuple[str, ...]:
+    @staticmethod
+    def texts(example: Conversation) -> tuple[str, ...]:
         return example.turns
 
-    def settled(
-        self, config: Config, tokenizers: Tokenizers, examples: Iterable[Conversation]
+    @classmethod
+    def resolve(
+        cls, config: Config, tokenizers: Tokenizers, examples: Iterable[Conversation], /
     ) -> Config:
         """Questions with one answer each are for an encoder and a decoder, longer conversations for a decoder."""
-        source, target = tokenizers
         family = config.model.family
         if "family" not in config.model.model_fields_set:
             are_pairs = all(len(each.turns) == 2 for each in islice(examples, ENOUGH_TO_TELL))
             family = "encoder-decoder" if are_pairs else "decoder"
-        model: dict[str, Any] = {"family": family, "vocab_size": target.vocab_size}
-        if source is not target and family == "encoder-decoder":
-            model |= {"source_vocab_size": source.vocab_size, "tie": "output"}
-        return config.but(model=config.model.but(**model))
+        return with_vocabularies(config, family, tokenizers)
 
-    def encoding(self, tokenizers: Tokenizers, config: Config) -> Encoding:
-        return chat_encoding(tokenizers, config)
+    @property
+    def encoding(self) -> Encoding:
+        return chat_encoding(self.tokenizers, self.config)
 
-    def predictions(self, store: Store, config: Config) -> int:
-        """In a pass: the tokens that the bot has to say, and an end for each example."""
-        is_pairs = config.model.family == "encoder-decoder"
+    def n_predictions(self, store: Store) -> int:
+        """The tokens that the bot has to say, and an end for each example."""
+        is_pairs = self.config.model.family == "encoder-decoder"
         return (store.n_tokens[1] if is_pairs else int(store.ids[1].values.sum())) + len(store)
 
-    def batches(self, store: Store, tokenizers: Tokenizers, config: Config) -> Batches[TextBatch]:  # noqa: ARG002
-        return chat_batches(store, config)
+    def batches(self, store: Store) -> Batches[TextBatch]:
+        return chat_batches(store, self.config)
 
-    def loss(self, config: Config) -> Loss:
-        return next_token_loss(config.train.label_smoothing, config.train.word_dropout)
-
-    def judge(
-        self, examples: list[Conversation], store: Store, tokenizers: Tokenizers, config: Config
-    ) -> Judge:
+    def judge(self, examples: list[Conversation], store: Store) -> Judge:
+        """The loss; the likeliest replies to a few of the conversations."""
         some = [each.turns[:-1] for each in examples[:N_SAMPLES]]
 
         def sampled(model: Transformer) -> Samples:
-            bot = Chatbot(model, *tokenizers, config)
+            bot = Chatbot(model, *self.tokenizers, self.config)
             return tuple((turns[-1], bot.answer(turns, temperature=0.0).text) for turns in some)
 
-        batches = chat_batches(store, config)
-        return Judge(loss=mean_loss(next_token_loss(), batches), samples=sampled)
+        return Judge(loss=mean_loss(next_token_loss(), self.batches(store)), samples=sampled)

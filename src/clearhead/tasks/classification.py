@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from clearhead import metrics
-from clearhead.config import Config, TrainConfig
+from clearhead.config import Config
 from clearhead.data.batches import Batches, ByLength, LabelBatch, label_batch
 from clearhead.data.encoding import Encoding, label_encoding
 from clearhead.data.examples import Labelled, labelled
@@ -22,8 +22,8 @@ from clearhead.errors import DataError, FolderError, shown
 from clearhead.folder import RunFolder
 from clearhead.look import Look
 from clearhead.model import Transformer
-from clearhead.tasks.fit import Tokenizers
 from clearhead.tasks.looking import Asked, look_at_reading
+from clearhead.tasks.task import Task, Tokenizers, with_vocabularies
 from clearhead.text import Tokenizer
 from clearhead.train import Judge, Loss, label_loss, mean_loss
 
@@ -211,21 +211,24 @@ TEXTS, FEWEST, MOST = 60_000, 5, 20
 """Texts to be read in all, and the bounds of how often that may be each of them."""
 
 
-class ClassificationTask:
+class ClassificationTask(Task):
     """What training has to know about classification."""
 
     name = "classification"
 
-    def read(self, paths: Iterable[Path]) -> Iterable[Labelled]:
+    @staticmethod
+    def read(paths: Iterable[Path]) -> Iterable[Labelled]:
         return labelled(*paths)
 
-    def texts(self, example: Labelled) -> tuple[str, ...]:
+    @staticmethod
+    def texts(example: Labelled) -> tuple[str, ...]:
         return (example.text,)
 
-    def settled(
-        self, config: Config, tokenizers: Tokenizers, examples: Iterable[Labelled]
+    @classmethod
+    def resolve(
+        cls, config: Config, tokenizers: Tokenizers, examples: Iterable[Labelled], /
     ) -> Config:
-        """The settings that follow from the labels."""
+        """The labels and their weights; and a budget, where none is given: the passes that so many texts deserve."""
         counts, several, n_texts = Counter[str](), config.labels.several, 0
         for example in examples:
             counts.update(example.labels)
@@ -236,41 +239,38 @@ class ClassificationTask:
         labels: dict[str, Any] = {"names": names, "several": several}
         if config.labels.balance and not config.labels.weights:
             labels["weights"] = tuple(counts.total() / len(names) / counts[name] for name in names)
-        model = {
-            "family": "encoder",
-            "vocab_size": tokenizers[1].vocab_size,
-            "n_classes": len(names),
-        }
+        train = config.train
+        if not (train.budget or train.max_steps):
+            train = train.but(budget=f"{n_passes(n_texts, bool(train.start)):.1f} epochs")
+        config = with_vocabularies(config, "encoder", tokenizers)
         return config.but(
-            model=config.model.but(**model),
+            model=config.model.but(n_classes=len(names)),
             labels=config.labels.but(**labels),
-            train=with_passes(config.train, n_texts),
+            train=train,
         )
 
-    def encoding(self, tokenizers: Tokenizers, config: Config) -> Encoding:
-        return label_encoding(tokenizers[0], config.labels.names, config.data.max_length)
+    @property
+    def encoding(self) -> Encoding:
+        config = self.config
+        return label_encoding(self.tokenizers[0], config.labels.names, config.data.max_length)
 
-    def predictions(self, store: Store, config: Config) -> int:  # noqa: ARG002
-        """In a pass: one for each text."""
+    def n_predictions(self, store: Store) -> int:
+        """One for each text."""
         return len(store)
 
-    def batches(self, store: Store, tokenizers: Tokenizers, config: Config) -> Batches[LabelBatch]:  # noqa: ARG002
+    def batches(self, store: Store) -> Batches[LabelBatch]:
+        config = self.config
         return ByLength(store, label_batch, config.data.batch_tokens, config.train.seed)
 
-    def loss(self, config: Config) -> Loss:
-        train, labels = config.train, config.labels
+    @property
+    def loss(self) -> Loss:
+        train, labels = self.config.train, self.config.labels
         return label_loss(train.label_smoothing, labels.several, train.word_dropout, labels.weights)
 
-    def judge(
-        self,
-        examples: list[Labelled],  # noqa: ARG002
-        store: Store,
-        tokenizers: Tokenizers,
-        config: Config,
-    ) -> Judge:
+    def judge(self, _examples: list[Labelled], store: Store) -> Judge:
         """Loss and accuracy over all validation texts; macro F1 where texts have several labels."""
-        several = config.labels.several
-        batches = self.batches(store, tokenizers, config)
+        several = self.config.labels.several
+        batches = self.batches(store)
 
         def score(model: Transformer) -> float:
             scores, right = scored(model, batches)
@@ -293,12 +293,9 @@ class ClassificationTask:
         )
 
 
-def with_passes(train: TrainConfig, n_texts: int) -> TrainConfig:
-    """As many passes as so many texts deserve, where nobody has said how long; what is begun with needs half."""
-    if train.budget or train.max_steps:
-        return train
-    passes = min(max(TEXTS / n_texts, FEWEST), MOST) / (2 if train.start else 1)
-    return train.but(budget=f"{passes:.1f} epochs")
+def n_passes(n_texts: int, fine_tuning: bool) -> float:
+    """How often each of so many texts is read (epochs); weights that have learned before need half."""
+    return min(max(TEXTS / n_texts, FEWEST), MOST) / (2 if fine_tuning else 1)
 
 
 def refuse_odd(names: tuple[str, ...], n_examples: int) -> None:

@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from clearhead.config import SECTIONS, Config
-from clearhead.data.batches import Batches
-from clearhead.data.encoding import Encoding
 from clearhead.data.prepare import prepare
 from clearhead.data.store import Store
 from clearhead.errors import ConfigError, DataError, NotFiniteError
@@ -24,13 +22,13 @@ from clearhead.tasks.defaults import with_defaults
 from clearhead.tasks.filming import Camera
 from clearhead.tasks.inherit import inherit, like, started_from
 from clearhead.tasks.split import split
+from clearhead.tasks.task import Task, Tokenizers
 from clearhead.text import Tokenizer
 from clearhead.train import (
     Chosen,
     Correction,
     Job,
     Judge,
-    Loss,
     Report,
     joined_ranks,
     stop_on_signals,
@@ -40,8 +38,6 @@ from clearhead.train.plan import Plan, parse_budget, planned
 from clearhead.train.report import Validation
 from clearhead.train.state import whole
 
-Tokenizers = tuple[Tokenizer, Tokenizer]
-"""The source's and the target's, which may be the same."""
 Progress = Callable[[str, int, int | None], None]
 """Told what is being done, how much of it is done, and how much there is, where that is known."""
 MAY_CHANGE = frozenset({
@@ -50,27 +46,8 @@ MAY_CHANGE = frozenset({
 """Training settings in which a run may differ from the one that it goes on with: they change no update."""
 
 
-class Task(Protocol):
-    """What a task knows that training does not."""
-
-    name: str
-
-    def read(self, paths: Iterable[Path]) -> Iterable[Any]: ...
-    def settled(
-        self, config: Config, tokenizers: Tokenizers, examples: Iterable[Any]
-    ) -> Config: ...
-    def texts(self, example: Any) -> tuple[str, ...]: ...
-    def encoding(self, tokenizers: Tokenizers, config: Config) -> Encoding: ...
-    def predictions(self, store: Store, config: Config) -> int: ...
-    def batches(self, store: Store, tokenizers: Tokenizers, config: Config) -> Batches[Any]: ...
-    def loss(self, config: Config) -> Loss: ...
-    def judge(
-        self, examples: list[Any], store: Store, tokenizers: Tokenizers, config: Config
-    ) -> Judge: ...
-
-
 def fit(
-    task: Task, config: Config, into: Path, progress: Progress = lambda *_: None
+    task: type[Task], config: Config, into: Path, progress: Progress = lambda *_: None
 ) -> Iterator[Plan | Report]:
     """Train to the end, or go on where a run in this folder stopped: first the plan, then the reports."""
     begin = time.monotonic()
@@ -90,26 +67,26 @@ def fit(
         if ranks.first and config != stored:
             folder.write_config(config)
         corpus = Corpus.of(task, config, folder.path, progress)
-        tokenizers = folder.tokenizers()
+        made = task(config, folder.tokenizers())
         plan = plan_in(folder, config)
         yield plan
-        store = corpus.train(tokenizers)
+        store = corpus.train(made)
         refuse_other_examples(store, folder)
         torch.manual_seed(config.train.seed)
         model = Transformer(config.model)
         if (base := started_from(config, folder.path)) and folder.checkpoints.newest() is None:
-            inherited = inherit(model, base, tokenizers)
+            inherited = inherit(model, base, made.tokenizers)
             if ranks.first and all(line["kind"] != "inherited" for line in folder.log.lines()):
                 folder.log.write(inherited.line())
             yield inherited
         with stop_on_signals() as stop:
             job = Job(
                 model=model.to(device),
-                batches=task.batches(store, tokenizers, config),
-                loss=task.loss(config),
+                batches=made.batches(store),
+                loss=made.loss,
                 config=config.train,
                 steps=plan.steps,
-                judge=corpus.judge(tokenizers),
+                judge=corpus.judge(made),
                 keeper=folder.checkpoints,
                 seconds=None if plan.seconds is None else plan.seconds - (time.monotonic() - begin),
                 corrections=corrections_in(folder),
@@ -123,7 +100,7 @@ def fit(
 class Corpus:
     """A task's examples, in a part to learn from and a part to judge by."""
 
-    task: Task
+    task: type[Task]
     config: Config
     examples: Iterable[Any]
     """All that the training files hold, also what is held out."""
@@ -132,7 +109,7 @@ class Corpus:
     progress: Progress
 
     @classmethod
-    def of(cls, task: Task, config: Config, folder: Path, progress: Progress) -> "Corpus":
+    def of(cls, task: type[Task], config: Config, folder: Path, progress: Progress) -> "Corpus":
         """The examples in the files that the settings name, seen from the run folder."""
         examples = task.read([Path(os.path.relpath(folder / file)) for file in config.data.files])
         if config.data.validation_files:
@@ -156,27 +133,23 @@ class Corpus:
             told(texts, "learning tokens", None, self.progress), self.config.tokenizer
         )
 
-    def train(self, tokenizers: Tokenizers) -> Store:
-        return self.store(self.training, tokenizers, self.config.data.max_length)
+    def train(self, task: Task) -> Store:
+        return self.store(self.training, task, self.config.data.max_length)
 
-    def store(
-        self, examples: Iterable[Any], tokenizers: Tokenizers, max_length: int | None
-    ) -> Store:
-        encoding = self.task.encoding(tokenizers, self.config)
+    def store(self, examples: Iterable[Any], task: Task, max_length: int | None) -> Store:
         return prepare(
             cache_folder(),
             examples,
-            encoding,
+            task.encoding,
             max_length,
             lambda done, total: self.progress("tokenising", done, total),
         )
 
-    def judge(self, tokenizers: Tokenizers) -> Judge:
-        store = self.store(self.validation, tokenizers, None)
-        return self.task.judge(list(self.validation), store, tokenizers, self.config)
+    def judge(self, task: Task) -> Judge:
+        return task.judge(list(self.validation), self.store(self.validation, task, None))
 
 
-def create(task: Task, config: Config, into: Path, progress: Progress, world: int) -> None:
+def create(task: type[Task], config: Config, into: Path, progress: Progress, world: int) -> None:
     """Make a new run folder: learn the tokenizers and choose all that the settings leave open."""
     if not config.data.files:
         raise ConfigError(
@@ -186,17 +159,18 @@ def create(task: Task, config: Config, into: Path, progress: Progress, world: in
     config = with_defaults((like(base, config) if base else config).but(task=task.name))
     corpus = Corpus.of(task, config, into, progress)
     tokenizers = base.tokenizers() if base and not config.train.new_vectors else corpus.tokenizers()
-    config = task.settled(config, tokenizers, corpus.examples)
-    store = replace(corpus, config=config).train(tokenizers)
+    config = task.resolve(config, tokenizers, corpus.examples)
+    made = task(config, tokenizers)
+    store = replace(corpus, config=config).train(made)
     progress("measuring this machine", 0, None)
     plan = planned(
         config,
         parse_budget(config.train.budget),
-        n_tokens=task.predictions(store, config),
-        loss=task.loss(config),
-        batches=lambda size: task.batches(
-            store, tokenizers, config.but(data=config.data.but(batch_tokens=size))
-        ),
+        n_tokens=made.n_predictions(store),
+        loss=made.loss,
+        batches=lambda size: task(
+            config.but(data=config.data.but(batch_tokens=size)), tokenizers
+        ).batches(store),
         world=world,
     )
     source, target = tokenizers

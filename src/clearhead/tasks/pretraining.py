@@ -13,15 +13,15 @@ from typing import Any
 import torch
 
 from clearhead.config import Config
-from clearhead.data.batches import Batches, Windows
+from clearhead.data.batches import Batches
 from clearhead.data.noise import Denoised, Masked
 from clearhead.data.store import Store
 from clearhead.errors import FolderError, TextError, shown
 from clearhead.folder import RunFolder
 from clearhead.look import Look
 from clearhead.model import Transformer
-from clearhead.tasks.fit import Tokenizers
 from clearhead.tasks.looking import Asked, look_at_reading
+from clearhead.tasks.task import Tokenizers, with_vocabularies
 from clearhead.tasks.writing import WritingTask
 from clearhead.text import Tokenizer
 from clearhead.train import Judge, Loss, masked_token_loss, mean_loss, next_token_loss
@@ -148,35 +148,30 @@ class PretrainingTask(WritingTask):
 
     name = "pretraining"
 
-    def settled(self, config: Config, tokenizers: Tokenizers, examples: Iterable[str]) -> Config:  # noqa: ARG002
-        return config.but(
-            model=config.model.but(family=config.model.family, vocab_size=tokenizers[1].vocab_size)
-        )
+    @classmethod
+    def resolve(cls, config: Config, tokenizers: Tokenizers, _examples: Iterable[str], /) -> Config:
+        return with_vocabularies(config, config.model.family, tokenizers)
 
-    def predictions(self, store: Store, config: Config) -> int:
-        """In a pass: every token, or those that are hidden."""
-        share = 1.0 if config.model.family == "decoder" else config.data.mask_share
+    def n_predictions(self, store: Store) -> int:
+        """Every token, or those that are hidden."""
+        share = 1.0 if self.config.model.family == "decoder" else self.config.data.mask_share
         return max(1, round(share * int(store.n_tokens[0])))
 
-    def batches(self, store: Store, tokenizers: Tokenizers, config: Config) -> Batches[Any]:
-        windows = Windows(store, config.data.window, config.data.batch_tokens, config.train.seed)
-        share, seed, tokenizer = config.data.mask_share, config.train.seed, tokenizers[1]
-        if config.model.family == "encoder":
-            return Masked(
-                windows,
-                share,
-                seed,
-                range(len(tokenizer.vocabulary.specials), tokenizer.vocab_size),
-            )
-        return windows if config.model.family == "decoder" else Denoised(windows, share, seed)
+    def batches(self, store: Store) -> Batches[Any]:
+        windows, family = self.windows(store), self.config.model.family
+        share, seed = self.config.data.mask_share, self.config.train.seed
+        if family == "encoder":
+            tokenizer = self.tokenizers[1]
+            words = range(len(tokenizer.vocabulary.specials), tokenizer.vocab_size)
+            return Masked(windows, share, seed, words)
+        return windows if family == "decoder" else Denoised(windows, share, seed)
 
-    def loss(self, config: Config) -> Loss:
-        return masked_token_loss if config.model.family == "encoder" else next_token_loss()
+    @property
+    def loss(self) -> Loss:
+        return masked_token_loss if self.config.model.family == "encoder" else next_token_loss()
 
-    def judge(
-        self, examples: list[str], store: Store, tokenizers: Tokenizers, config: Config
-    ) -> Judge:
-        if config.model.family == "decoder":
-            return super().judge(examples, store, tokenizers, config)
-        batches = self.batches(store, tokenizers, config)
-        return Judge(loss=mean_loss(self.loss(config), batches))
+    def judge(self, examples: list[str], store: Store) -> Judge:
+        """The loss over what is hidden in the validation text, always the same; of a decoder, as for writing."""
+        if self.config.model.family == "decoder":
+            return super().judge(examples, store)
+        return Judge(loss=mean_loss(self.loss, self.batches(store)))

@@ -19,11 +19,11 @@ from clearhead.errors import ConfigError, TextError, shown
 from clearhead.folder import RunFolder
 from clearhead.look import Alignment, Look, align
 from clearhead.model import Step, Transformer
-from clearhead.tasks.fit import Tokenizers
 from clearhead.tasks.looking import Asked, look_at_writing
+from clearhead.tasks.task import Task, Tokenizers, with_vocabularies
 from clearhead.text import Tokenizer
 from clearhead.text.sentences import pieces
-from clearhead.train import Judge, Loss, Samples, mean_loss, next_token_loss
+from clearhead.train import Judge, Samples, mean_loss, next_token_loss
 
 PATTERNS: dict[str, re.Pattern[str]] = {
     "urls": re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)\]]"),
@@ -294,45 +294,41 @@ GREEDY = DecodeConfig(beam=1, max_extra=10, guard=False)
 N_SAMPLES = 3
 
 
-class TranslationTask:
+class TranslationTask(Task):
     """What training has to know about translation."""
 
     name = "translation"
 
-    def read(self, paths: Iterable[Path]) -> Iterable[Pair]:
+    @staticmethod
+    def read(paths: Iterable[Path]) -> Iterable[Pair]:
         return pairs(*paths)
 
-    def texts(self, example: Pair) -> tuple[str, ...]:
+    @staticmethod
+    def texts(example: Pair) -> tuple[str, ...]:
         return example
 
-    def settled(self, config: Config, tokenizers: Tokenizers, examples: Iterable[Pair]) -> Config:  # noqa: ARG002
-        """The settings that follow from the tokenizers."""
-        source, target = tokenizers
-        model: dict[str, Any] = {"family": "encoder-decoder", "vocab_size": target.vocab_size}
-        if source is not target:
-            model |= {"source_vocab_size": source.vocab_size, "tie": "output"}
-        return config.but(model=config.model.but(**model))
+    @classmethod
+    def resolve(
+        cls, config: Config, tokenizers: Tokenizers, _examples: Iterable[Pair], /
+    ) -> Config:
+        return with_vocabularies(config, "encoder-decoder", tokenizers)
 
-    def encoding(self, tokenizers: Tokenizers, config: Config) -> Encoding:  # noqa: ARG002
-        return pair_encoding(*tokenizers)
+    @property
+    def encoding(self) -> Encoding:
+        return pair_encoding(*self.tokenizers)
 
-    def predictions(self, store: Store, config: Config) -> int:  # noqa: ARG002
-        """In a pass: the tokens of the target side, and an end for each."""
+    def n_predictions(self, store: Store) -> int:
+        """The tokens of the target side, and an end for each."""
         return int(store.n_tokens[1]) + len(store)
 
-    def batches(self, store: Store, tokenizers: Tokenizers, config: Config) -> Batches[PairBatch]:
-        batches = ByLength(store, pair_batch, config.data.batch_tokens, config.train.seed)
-        dropout = config.tokenizer.dropout
-        return Recut(batches, tokenizers, dropout, config.train.seed) if dropout else batches
+    def batches(self, store: Store) -> Batches[PairBatch]:
+        seed, dropout = self.config.train.seed, self.config.tokenizer.dropout
+        batches = ByLength(store, pair_batch, self.config.data.batch_tokens, seed)
+        return Recut(batches, self.tokenizers, dropout, seed) if dropout else batches
 
-    def loss(self, config: Config) -> Loss:
-        return next_token_loss(config.train.label_smoothing, config.train.word_dropout)
-
-    def judge(
-        self, examples: list[Pair], store: Store, tokenizers: Tokenizers, config: Config
-    ) -> Judge:
+    def judge(self, examples: list[Pair], store: Store) -> Judge:
         """Loss over all validation pairs; BLEU of greedy translations."""
-        source, target = tokenizers
+        source, target = self.tokenizers
 
         def translated(model: Transformer, texts: list[str]) -> list[str]:
             found = decode(model, ended(source, texts), GREEDY)
@@ -346,9 +342,9 @@ class TranslationTask:
             sources = [pair.source for pair in examples[:N_SAMPLES]]
             return tuple(zip(sources, translated(model, sources), strict=True))
 
-        sample = examples[: config.train.score_sample]
+        sample = examples[: self.config.train.score_sample]
         return Judge(
-            loss=mean_loss(next_token_loss(), self.batches(store, tokenizers, config)),
+            loss=mean_loss(next_token_loss(), self.batches(store)),
             name="BLEU",
             score=partial(bleu, sample),
             full_score=partial(bleu, examples),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.config import Config, DecodeConfig
-from clearhead.data.batches import Batches, TextBatch, Windows
+from clearhead.data.batches import Batches, Windows
 from clearhead.data.encoding import Encoding, text_encoding
 from clearhead.data.examples import running_text
 from clearhead.data.store import Store
@@ -15,12 +15,12 @@ from clearhead.errors import ConfigError, FolderError
 from clearhead.folder import RunFolder
 from clearhead.look import Look
 from clearhead.model import Step, Transformer
-from clearhead.tasks.fit import Tokenizers
 from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.tasks.perplexity import Perplexity, sliding
 from clearhead.tasks.streams import Kept, Page, Until, as_text, whole
+from clearhead.tasks.task import Task, Tokenizers, with_vocabularies
 from clearhead.text import Tokenizer
-from clearhead.train import Judge, Loss, Samples, mean_loss, next_token_loss, total_loss
+from clearhead.train import Judge, Samples, mean_loss, next_token_loss, total_loss
 
 LENGTH = 200
 """Tokens that are written when the settings name no number."""
@@ -199,45 +199,47 @@ OPENING = 40
 """Characters of the validation text that the samples begin with."""
 
 
-class WritingTask:
+class WritingTask(Task):
     """What training has to know about writing."""
 
     name = "writing"
 
-    def read(self, paths: Iterable[Path]) -> Iterable[str]:
+    @staticmethod
+    def read(paths: Iterable[Path]) -> Iterable[str]:
         return running_text(*paths)
 
-    def texts(self, example: str) -> tuple[str, ...]:
+    @staticmethod
+    def texts(example: str) -> tuple[str, ...]:
         return (example,)
 
-    def settled(self, config: Config, tokenizers: Tokenizers, examples: Iterable[str]) -> Config:  # noqa: ARG002
-        """The settings that follow from the tokenizer."""
-        return config.but(
-            model=config.model.but(family="decoder", vocab_size=tokenizers[1].vocab_size)
-        )
+    @classmethod
+    def resolve(cls, config: Config, tokenizers: Tokenizers, _examples: Iterable[str], /) -> Config:
+        return with_vocabularies(config, "decoder", tokenizers)
 
-    def encoding(self, tokenizers: Tokenizers, config: Config) -> Encoding:  # noqa: ARG002
-        return text_encoding(tokenizers[1])
+    @property
+    def encoding(self) -> Encoding:
+        return text_encoding(self.tokenizers[1])
 
-    def predictions(self, store: Store, config: Config) -> int:  # noqa: ARG002
-        """In a pass: every token."""
+    def n_predictions(self, store: Store) -> int:
+        """Every token."""
         return int(store.n_tokens[0])
 
-    def batches(self, store: Store, tokenizers: Tokenizers, config: Config) -> Batches[TextBatch]:  # noqa: ARG002
-        return Windows(store, config.data.window, config.data.batch_tokens, config.train.seed)
+    def batches(self, store: Store) -> Batches[Any]:
+        return self.windows(store)
 
-    def loss(self, config: Config) -> Loss:
-        return next_token_loss(config.train.label_smoothing, config.train.word_dropout)
+    def windows(self, store: Store) -> Windows:
+        """Running text, cut into windows of one length."""
+        data = self.config.data
+        return Windows(store, data.window, data.batch_tokens, self.config.train.seed)
 
-    def judge(
-        self, examples: list[str], store: Store, tokenizers: Tokenizers, config: Config
-    ) -> Judge:
+    def judge(self, examples: list[str], store: Store) -> Judge:
+        """The loss; how the model goes on with the beginning of the validation text."""
         opening = next((line for line in examples if line.strip()), "")[:OPENING]
 
         def sampled(model: Transformer) -> Samples:
-            writer = Writer(model, tokenizers[1], config)
+            writer = Writer(model, self.tokenizers[1], self.config)
             found = writer.write(opening, max_length=SAMPLE_TOKENS)
             return ((found.prompt, found.text),)
 
-        batches = self.batches(store, tokenizers, config)
+        batches = self.batches(store)
         return Judge(loss=mean_loss(next_token_loss(), batches), samples=sampled)

@@ -23,7 +23,7 @@ def trained(console: "Console", text: str, config: "Config", into: Path) -> None
 
     say(console, "Training", text)
     with watch(into) as screen:
-        for report in fit(TASKS[config.task](), config, into, screen.progress):
+        for report in fit(TASKS[config.task], config, into, screen.progress):
             screen.show(report)
     if screen.stopped_by is not None:
         raise typer.Exit(128 + screen.stopped_by)
