@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clearhead.config import Config, ModelConfig, TokenizerConfig
 from clearhead.errors import ClearheadError
-from clearhead.folder import RunFolder
+from clearhead.folder import Inheritance, RunFolder, RunPlan
 from clearhead.model import Transformer
 from clearhead.text import Tokenizer
 
@@ -28,6 +28,15 @@ CONFIG = Config(
         n_heads=2,
         n_decoder_layers=1,
     )
+)
+PLAN = RunPlan(
+    steps=100,
+    seconds=60.5,
+    reasons=("tiny: it is fast",),
+    n_examples=1_000,
+    examples="0123abcd",
+    inherited=Inheritance(run="runs/a", taken=("a", "b"), left=(), new=("c",), known_tokens=0.5),
+    corrections=((10, 0.1, 120), (20, 0.25, 90)),
 )
 CRASHED = 99
 """Exit code of a child that met an error which is not ours."""

@@ -30,7 +30,7 @@ from clearhead.errors import (
 )
 from clearhead.folder import RunFolder
 
-from .conftest import checkpoint_of, in_child, same, weights
+from .conftest import PLAN, checkpoint_of, in_child, same, weights
 
 REFUSALS = (ModelFileError, FolderError, ConfigError, TokenizerError)
 SEAL = b'{"__metadata__":{"sha256":"'
@@ -299,7 +299,7 @@ def listening(path: Path, outside: Path) -> None:
 
 
 TRAPS = [link_out, link_to_folder, link_up, link_to_zeros, ring, dangling, fifo, folder, listening]
-FILES = ["config.toml", "tokenizer.json", "weights.safetensors", "metrics.jsonl"] + [
+FILES = ["config.toml", "tokenizer.json", "weights.safetensors", "metrics.jsonl", "plan.json"] + [
     f"checkpoints/00000001/{name}"
     for name in ("manifest.json", "state.json", "weights.safetensors")
 ]
@@ -311,6 +311,7 @@ def test_nothing_but_a_regular_file_of_the_folder_is_opened(run, tmp_path, name,
     """Even when what lies outside is the very file that belongs there."""
     run.checkpoints.save(*checkpoint_of(1))
     run.log.write({"step": 1})
+    run.write_plan(PLAN)
     path, outside = run.path / name, tmp_path / "outside"
     path.rename(outside)
     trap(path, outside)

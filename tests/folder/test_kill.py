@@ -10,7 +10,17 @@ from typing import Any
 
 from clearhead.folder import RunFolder
 
-from .conftest import CONFIG, TOKENIZER, checkpoint_of, in_child, is_whole, same, strays, weights
+from .conftest import (
+    CONFIG,
+    PLAN,
+    TOKENIZER,
+    checkpoint_of,
+    in_child,
+    is_whole,
+    same,
+    strays,
+    weights,
+)
 
 KILLED = 137
 EVENTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate"}
@@ -118,12 +128,25 @@ def test_a_kill_while_weights_are_written_leaves_the_old_or_the_new(run):
 
 
 def test_a_kill_while_a_run_is_created_leaves_a_run_or_what_can_become_one(tmp_path):
+    def create(victim: RunFolder) -> None:
+        RunFolder.create(victim.path, CONFIG, TOKENIZER, plan=PLAN)
+
     empty = tmp_path / "empty"
     empty.mkdir()
-    for victim in kills(empty, lambda victim: RunFolder.create(victim.path, CONFIG, TOKENIZER)):
+    for victim in kills(empty, create):
         if not victim.exists():
-            RunFolder.create(victim.path, CONFIG, TOKENIZER)
+            create(victim)
         assert RunFolder.open(victim.path).tokenizer().fingerprint == TOKENIZER.fingerprint
+        assert victim.plan() == PLAN
+
+
+def test_a_kill_while_a_plan_is_corrected_leaves_the_old_or_the_new(run):
+    run.write_plan(PLAN)
+    corrected = PLAN.model_copy(update={"corrections": ((10, 0.1, 120),)})
+    found = [
+        victim.plan() for victim in kills(run.path, lambda victim: victim.write_plan(corrected))
+    ]
+    assert all(plan in (PLAN, corrected) for plan in found)
 
 
 def test_a_kill_while_the_log_is_cut_leaves_all_lines_or_the_right_ones(run):

@@ -3,6 +3,7 @@
     config.toml             every setting, resolved
     tokenizer.json          and source-tokenizer.json, when the source side has its own
     weights.safetensors     the weights to use, sealed with their own SHA-256
+    plan.json               what was planned and why, what was taken over, how it was corrected
     metrics.jsonl           one line per report
     film.jsonl              attention of every head on a few examples, at each validation
     card.md                 what it was trained on, and its scores
@@ -14,6 +15,7 @@ What it writes appears whole or not at all; what it reads may come from anyone, 
 
 from clearhead.folder.checkpoints import Checkpoint, Checkpoints
 from clearhead.folder.log import Log
+from clearhead.folder.plan import Inheritance, RunPlan
 from clearhead.folder.run import RunFolder
 
-__all__ = ["Checkpoint", "Checkpoints", "Log", "RunFolder"]
+__all__ = ["Checkpoint", "Checkpoints", "Inheritance", "Log", "RunFolder", "RunPlan"]

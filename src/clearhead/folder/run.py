@@ -23,26 +23,22 @@ from clearhead.errors import ClearheadError, ConfigError, FolderError, Tokenizer
 from clearhead.folder.checkpoints import Checkpoints
 from clearhead.folder.lock import locked
 from clearhead.folder.log import Log
+from clearhead.folder.plan import RunPlan, plan_in_log
 from clearhead.folder.unfilled import unfilled
 from clearhead.model import Transformer
 from clearhead.tensors import check_same, read_tensors, specs, write_tensors
 from clearhead.text import Tokenizer
 
-CONFIG, CARD, METRICS, CHECKPOINTS, LOCK = (
-    "config.toml",
-    "card.md",
-    "metrics.jsonl",
-    "checkpoints",
-    "lock",
-)
-FILM = "film.jsonl"
+CONFIG, PLAN, CARD = "config.toml", "plan.json", "card.md"
+METRICS, FILM = "metrics.jsonl", "film.jsonl"
+CHECKPOINTS, LOCK = "checkpoints", "lock"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source-tokenizer.json"
 WEIGHTS = "weights.safetensors"
 """The weights to use; a checkpoint has its own under the same name."""
-BEFORE_CONFIG = {LOCK, TOKENIZER, SOURCE_TOKENIZER}
+BEFORE_CONFIG = {LOCK, TOKENIZER, SOURCE_TOKENIZER, PLAN}
 """What a folder may hold before it is a run: creating one may have been cut short."""
 
-MAX_CONFIG, MAX_CARD, MAX_TOKENIZER = 2**16, 2**20, 32 * 2**20
+MAX_CONFIG, MAX_PLAN, MAX_CARD, MAX_TOKENIZER = 2**16, 2**22, 2**20, 32 * 2**20
 MAX_DOTS = 4_000
 """Dots in config.toml: reading a dotted key takes time that grows with the square of its parts."""
 MAX_NEIGHBOURS = 5
@@ -64,8 +60,9 @@ class RunFolder:
         config: Config,
         tokenizer: Tokenizer,
         source_tokenizer: Tokenizer | None = None,
+        plan: RunPlan | None = None,
     ) -> Self:
-        """A new run; its config comes last, for it makes a folder a run."""
+        """A new run; its config comes last, for it makes a folder a run, which has all that it needs."""
         run = cls(path)
         run.refuse_occupied()
         tokenizers = {TOKENIZER: tokenizer} | (
@@ -75,6 +72,8 @@ class RunFolder:
             make_folder(run.path)
         for name, learned in tokenizers.items():
             run.write(name, learned.to_json())
+        if plan:
+            run.write_plan(plan)
         fingerprint = ",".join(learned.fingerprint for learned in tokenizers.values())
         run.write_config(config.but(tokenizer=config.tokenizer.but(fingerprint=fingerprint)))
         return run
@@ -135,6 +134,16 @@ class RunFolder:
 
     def write_config(self, config: Config) -> None:
         self.write(CONFIG, to_toml(config))
+
+    def plan(self) -> RunPlan:
+        """What the run was begun with, and how it was corrected; earlier versions kept it in the log."""
+        if os.path.lexists(self.path / PLAN):
+            return RunPlan.parsed(read_inside(self.path, PLAN, MAX_PLAN), self.path / PLAN)
+        return plan_in_log(self.log.lines(), self.config().train.max_steps or 0, self.log.path)
+
+    def write_plan(self, plan: RunPlan) -> None:
+        """Put a plan in the place of the one that may be there, atomically."""
+        self.write(PLAN, plan.model_dump_json(indent=1) + "\n")
 
     def card(self) -> str:
         """What the model was trained on and how well it does, for people."""
@@ -222,7 +231,7 @@ class RunFolder:
     def verify(self) -> list[str]:
         """Everything that is wrong with the folder; nothing, if it can be used and trained on."""
         problems: list[str] = []
-        for check in (self.config, self.tokenizers, self.check_weights, self.check_log):
+        for check in (self.config, self.tokenizers, self.plan, self.check_weights, self.check_log):
             try:
                 check()
             except ClearheadError as error:
