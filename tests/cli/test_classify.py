@@ -1,4 +1,4 @@
-"""From files to a classifier on the command line: pre-train, begin with it, classify, evaluate, fill gaps; the demo."""
+"""From files to a classifier on the command line: pre-train, begin with it, classify, evaluate, fill gaps."""
 
 import io
 import json
@@ -6,9 +6,7 @@ import sys
 
 import pytest
 
-from clearhead.cli.demos import classification as demo
 from clearhead.cli.main import main
-from clearhead.config import TrainConfig
 from tasks.small import write_prose, write_reviews
 
 SMALL = [
@@ -111,37 +109,3 @@ def test_a_gap_is_filled(capsys):
 def test_a_run_goes_on_as_what_it_was_begun(capfd):
     assert main(["train", "runs/mood"]) == 0
     assert "Weights in use" in capfd.readouterr().err
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """The demo with little text and few updates."""
-    for name, n in (("N_TRAINING", 300), ("N_VALIDATION", 20), ("N_TEST", 30)):
-        monkeypatch.setattr(demo, name, n)
-    whole = demo.settings
-    train = TrainConfig(max_steps=2, validate_every=2, threads=1)
-    monkeypatch.setattr(demo, "settings", lambda data, into: whole(data, into).but(train=train))
-
-
-def test_the_demo_trains_classifies_measures_and_tells_what_to_type_next(quick, capsys):
-    assert main(["demo", "--task", "classification"]) == 0
-    told = capsys.readouterr().out
-    for part in (
-        "Reviews\n",
-        "The soup was not lovely.\n  → ",
-        "right ↓",
-        "classify runs/demo-classification",
-    ):
-        assert part in told
-
-
-@pytest.mark.slow
-def test_the_demo_tells_praise_from_blame_also_where_it_is_turned_round(place, capsys):
-    assert main(["demo", "--task", "classification", "--into", "runs/whole-demo"]) == 0
-    assert float(capsys.readouterr().out.partition("accuracy ")[2].split()[0]) >= 95
-    for text, label in (
-        ("The film was not boring.", "good"),
-        ("I cannot say that the book was great.", "bad"),
-    ):
-        assert main(["classify", "runs/whole-demo", text]) == 0
-        assert capsys.readouterr().out == f"{label}\n"

@@ -4,32 +4,31 @@ import re
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
-from clearhead.cli.demos import chat, writing
-from clearhead.cli.demos import translation as demo
 from clearhead.cli.main import main
 from clearhead.config import Config, DecodeConfig, TrainConfig, to_toml
-from clearhead.look import Alignment
+from clearhead.demo import SHOWS, show
+
+
+def shorten(monkeypatch, task, sizes, **settings):
+    """A demo with little text and few updates."""
+    whole = show.shipped
+
+    def few(name):
+        return [part[:n] for part, n in zip(whole(name), sizes, strict=True)]
+
+    monkeypatch.setattr(show, "shipped", few)
+    monkeypatch.setattr(SHOWS[task], "settings", SHOWS[task].settings.but(**settings))
 
 
 @pytest.fixture
 def quick(monkeypatch, tmp_path):
-    """The demo with little text and few updates."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    for name, n_pairs in (("N_TRAINING", 600), ("N_VALIDATION", 5), ("N_TEST", 10)):
-        monkeypatch.setattr(demo, name, n_pairs)
-    whole = demo.settings
-
-    def short(data, into):
-        train = TrainConfig(max_steps=3, validate_every=3, score_sample=5)
-        return whole(data, into).but(
-            train=train, decode=DecodeConfig(beam=1, max_extra=2, guard=False)
-        )
-
-    monkeypatch.setattr(demo, "settings", short)
+    train = TrainConfig(max_steps=3, validate_every=3, score_sample=5)
+    decode = DecodeConfig(beam=1, max_extra=2, guard=False)
+    shorten(monkeypatch, "translation", (600, 5, 10), train=train, decode=decode)
     return tmp_path / "runs" / "demo"
 
 
@@ -66,15 +65,6 @@ def test_the_demo_leaves_another_run_alone(quick, capsys):
     assert "runs/demo is a run of something else" in capsys.readouterr().err
 
 
-def test_an_alignment_is_drawn_darkest_where_most_is_looked_at():
-    weights = np.array([[0.0, 1.0], [0.5, 0.5]], dtype=np.float32)
-    assert demo.drawn(Alignment(("I", "go"), ("gehe", "ich"), weights)) == [
-        "     I go",
-        "gehe   ██",
-        " ich ▒ ▒▒",
-    ]
-
-
 @pytest.mark.slow
 def test_the_demo_reaches_90_bleu_on_combinations_it_never_saw(tmp_path):
     done = subprocess.run(
@@ -90,34 +80,34 @@ def test_the_demo_reaches_90_bleu_on_combinations_it_never_saw(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("show", "titles", "commands"),
+    ("task", "titles", "commands"),
     [
         (
-            chat,
+            "chat",
             ("Small talk", "A talk with it", "How good it is"),
             ("chat runs/demo-chat", "--task chat"),
         ),
         (
-            writing,
+            "classification",
+            ("Reviews", "Texts of your own", "How good it is"),
+            ("The soup was not lovely.\n  → ", "right ↓", "classify runs/demo-classification"),
+        ),
+        (
+            "writing",
             ("Stories", "Stories that nobody wrote", "How good it is"),
             ("write runs/demo-writing", "-n 3"),
         ),
     ],
 )
 def test_the_other_demos_train_show_measure_and_tell_what_to_type_next(
-    monkeypatch, tmp_path, capsys, show, titles, commands
+    monkeypatch, tmp_path, capsys, task, titles, commands
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    for name, n in (("N_TRAINING", 100), ("N_VALIDATION", 3), ("N_TEST", 5)):
-        monkeypatch.setattr(show, name, n)
-    whole = show.settings
-    quick = {
-        "train": TrainConfig(max_steps=2, validate_every=2),
-        "decode": DecodeConfig(beam=1, max_length=5),
-    }
-    monkeypatch.setattr(show, "settings", lambda data, into: whole(data, into).but(**quick))
-    task = show.__name__.rpartition(".")[2]
+    train = TrainConfig(max_steps=2, validate_every=2, threads=1)
+    shorten(
+        monkeypatch, task, (100, 10, 10), train=train, decode=DecodeConfig(beam=1, max_length=5)
+    )
     assert main(["demo", "--task", task]) == 0
     told = capsys.readouterr()
     assert "update 1 of 2" in told.err
@@ -148,3 +138,18 @@ def test_a_demo_takes_two_minutes_and_gives_sensible_answers(tmp_path, task, com
         [*program, *command], cwd=tmp_path, capture_output=True, text=True, input=text
     ).stdout
     assert answer in (said if task == "chat" else said.removeprefix(text))
+
+
+@pytest.mark.slow
+def test_the_demo_tells_praise_from_blame_also_where_it_is_turned_round(
+    monkeypatch, tmp_path, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--task", "classification"]) == 0
+    assert float(capsys.readouterr().out.partition("accuracy ")[2].split()[0]) >= 95
+    for text, label in (
+        ("The film was not boring.", "good"),
+        ("I cannot say that the book was great.", "bad"),
+    ):
+        assert main(["classify", "runs/demo-classification", text]) == 0
+        assert capsys.readouterr().out == f"{label}\n"

@@ -9,12 +9,11 @@ import pytest
 import clearhead
 from clearhead.config import Config, DataConfig, ModelConfig, TrainConfig
 from clearhead.data.examples import Conversation
+from clearhead.demo.show import shipped
 from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit
-from clearhead.tasks.smalltalk import conversations
 from clearhead.tasks.split import split
-from clearhead.tasks.stories import some_stories
 from clearhead.train import Step
 
 SMALL = ModelConfig(d_model=16, d_ff=32, n_heads=2, n_encoder_layers=1, n_decoder_layers=1)
@@ -25,13 +24,12 @@ TRAIN = TrainConfig(max_steps=6, save_every=2, validate_every=3, ema=0.9)
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Text for each form: running text, conversations, and questions with their answers."""
     folder = tmp_path_factory.mktemp("data")
-    talks = conversations(60)
+    talks = shipped("chat.jsonl")[0][:60]
     paths = {name: folder / name for name in ("text.txt", "talk.jsonl", "pairs.tsv")}
-    paths["text.txt"].write_text("\n".join(some_stories(30)) + "\n")
-    paths["talk.jsonl"].write_text(
-        "".join(json.dumps({"turns": each.turns}) + "\n" for each in talks)
-    )
-    paths["pairs.tsv"].write_text("".join("\t".join(each.turns[:2]) + "\n" for each in talks))
+    paths["text.txt"].write_text("\n".join(shipped("writing.txt")[0][:30]) + "\n")
+    paths["talk.jsonl"].write_text("".join(f"{talk}\n" for talk in talks))
+    pairs = ("\t".join(json.loads(talk)["turns"][:2]) for talk in talks)
+    paths["pairs.tsv"].write_text("".join(f"{pair}\n" for pair in pairs))
     return paths
 
 

@@ -1,21 +1,9 @@
 """`clearhead demo`: a model learns from nothing, in front of your eyes."""
 
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Literal
 
 import typer
-
-from clearhead.cli.demos import chat, classification, translation, writing
-from clearhead.cli.demos.stage import say, trained
-
-DEMOS: dict[str, ModuleType] = {
-    "translation": translation,
-    "chat": chat,
-    "classification": classification,
-    "writing": writing,
-}
-"""Each has `settings(data, into)`, `prepared(console, data)`, the text TRAINING, and `shown(console, into, data)`."""
 
 
 def demo(
@@ -36,26 +24,33 @@ def demo(
     """
     from rich.console import Console
 
+    from clearhead.cli.display import watch
+    from clearhead.demo import SHOWS
     from clearhead.errors import FolderError
     from clearhead.folder import RunFolder
+    from clearhead.tasks import TASKS
+    from clearhead.tasks.fit import fit
 
     console = Console(highlight=False, markup=False, width=min(100, Console().width))
     into = into or Path("runs", "demo" if task == "translation" else f"demo-{task}")
-    folder, data = RunFolder(into), into.with_name(into.name + "-data")
-    show = DEMOS[task]
-    config = show.settings(data, into).but(task=task)
+    folder, show = RunFolder(into), SHOWS[task](console, into)
+    config = show.config()
     if folder.exists() and folder.config().data.files != config.data.files:
         raise FolderError(
             f"{into} is a run of something else.",
             "Show the demo in another folder, with: --into RUN",
         )
     if folder.has_weights():
-        say(
-            console,
+        show.say(
             "Already trained",
             f"{into} comes from an earlier demo. Delete it to watch the training again.",
         )
     else:
-        show.prepared(console, data)
-        trained(console, show.TRAINING, config, into)
-    show.shown(console, into, data)
+        show.introduce()
+        show.say("Training", show.training)
+        with watch(into) as screen:
+            for report in fit(TASKS[task], config, into, screen.progress):
+                screen.show(report)
+        if screen.stopped_by is not None:
+            raise typer.Exit(128 + screen.stopped_by)
+    show.perform()

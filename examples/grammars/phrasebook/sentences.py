@@ -4,8 +4,8 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from clearhead.tasks.phrasebook.drawing import DEFINITE, Drawing
-from clearhead.tasks.phrasebook.grammar import (
+from examples.grammars.phrasebook.drawing import DEFINITE, Drawing
+from examples.grammars.phrasebook.grammar import (
     ACC,
     BE,
     DAT,
@@ -19,7 +19,7 @@ from clearhead.tasks.phrasebook.grammar import (
     pronoun,
     with_preposition,
 )
-from clearhead.tasks.phrasebook.lexicon import (
+from examples.grammars.phrasebook.lexicon import (
     ALL_ADJECTIVES,
     ALL_NOUNS,
     ALL_VERBS,

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from clearhead.tasks.phrasebook import held_out_pairs, is_held_out, phrasebook, training_pairs
-from clearhead.tasks.phrasebook.grammar import (
+from examples.grammars.phrasebook import held_out_pairs, is_held_out, phrasebook, training_pairs
+from examples.grammars.phrasebook.grammar import (
     Adverb,
     Clause,
     english,
@@ -17,8 +17,8 @@ from clearhead.tasks.phrasebook.grammar import (
     pronoun,
     with_preposition,
 )
-from clearhead.tasks.phrasebook.lexicon import ALL_ADJECTIVES, ALL_NOUNS, ALL_VERBS
-from clearhead.tasks.phrasebook.sentences import Sentence, sentence
+from examples.grammars.phrasebook.lexicon import ALL_ADJECTIVES, ALL_NOUNS, ALL_VERBS
+from examples.grammars.phrasebook.sentences import Sentence, sentence
 
 GENDERS_OF = {  # every form of an article, with what may follow it: gender or plural, then case
     "der": "m1 f3", "die": "f1 f4 p1 p4", "das": "n1 n4", "den": "m4 p3", "dem": "m3 n3", "im": "m3 n3", "am": "m3 n3",

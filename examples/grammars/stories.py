@@ -9,7 +9,7 @@ from itertools import islice
 from random import Random
 from zlib import crc32
 
-from clearhead.tasks.templates import drawn
+from examples.grammars.templates import drawn
 
 ONE_IN = 10
 """One hero in so many, a kind of animal with a name, is held out of training."""

@@ -10,7 +10,7 @@ from random import Random
 from zlib import crc32
 
 from clearhead.data.examples import Labelled
-from clearhead.tasks.templates import drawn
+from examples.grammars.templates import drawn
 
 ONE_IN = 10
 """One pair in so many, of a thing and what is said about it, is held out of training."""

@@ -3,10 +3,10 @@
 import re
 from itertools import islice
 
-from clearhead.tasks.reviews import BAD, GOOD, THINGS, some_reviews
-from clearhead.tasks.reviews import is_held_out as is_unseen
-from clearhead.tasks.smalltalk import conversations, smalltalk
-from clearhead.tasks.stories import HE, HEROES, SHE, is_held_out, some_stories
+from examples.grammars.reviews import BAD, GOOD, THINGS, some_reviews
+from examples.grammars.reviews import is_held_out as is_unseen
+from examples.grammars.smalltalk import conversations, smalltalk
+from examples.grammars.stories import HE, HEROES, SHE, is_held_out, some_stories
 
 
 def test_the_same_seed_makes_the_same_text() -> None:

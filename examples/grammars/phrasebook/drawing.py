@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from random import Random
 from typing import TypeVar
 
-from clearhead.tasks.phrasebook.grammar import (
+from examples.grammars.phrasebook.grammar import (
     ACC,
     DAT,
     Adverb,
@@ -14,7 +14,7 @@ from clearhead.tasks.phrasebook.grammar import (
     pronoun,
     with_preposition,
 )
-from clearhead.tasks.phrasebook.lexicon import (
+from examples.grammars.phrasebook.lexicon import (
     ALL_ADJECTIVES,
     ALL_NOUNS,
     ALL_VERBS,

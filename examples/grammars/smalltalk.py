@@ -11,7 +11,7 @@ from random import Random
 from zlib import crc32
 
 from clearhead.data.examples import Conversation
-from clearhead.tasks.templates import SLOT, drawn
+from examples.grammars.templates import SLOT, drawn
 
 ONE_IN = 10
 """One combination of a phrase and a word in so many is held out of training."""

@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-from clearhead.tasks.phrasebook.lexicon import (
+from examples.grammars.phrasebook.lexicon import (
     ENDINGS,
     MODALS,
     NUMBERS,

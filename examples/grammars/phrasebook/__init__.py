@@ -14,7 +14,7 @@ from random import Random
 from zlib import crc32
 
 from clearhead.data.examples import Pair
-from clearhead.tasks.phrasebook.sentences import Sentence, sentence
+from examples.grammars.phrasebook.sentences import Sentence, sentence
 
 __all__ = ["Sentence", "held_out_pairs", "is_held_out", "phrasebook", "training_pairs"]
 
