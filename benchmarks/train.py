@@ -103,10 +103,10 @@ class Plain(nn.Module):
         x = self.transformer(
             self.embed(batch.source), self.embed(batch.target_in), tgt_mask=causal, tgt_is_causal=True,
             src_key_padding_mask=~batch.source_mask, memory_key_padding_mask=~batch.source_mask,
-            tgt_key_padding_mask=~batch.counts,
+            tgt_key_padding_mask=~batch.judged,
         )  # fmt: skip
         logits = x @ self.tokens.weight.T
-        targets = batch.target_out.masked_fill(~batch.counts, -100)
+        targets = batch.target_out.masked_fill(~batch.judged, -100)
         return nn.functional.cross_entropy(
             logits.flatten(0, 1), targets.flatten(), label_smoothing=0.1
         )
@@ -143,7 +143,7 @@ def clearhead_step(config: ModelConfig, train: TrainConfig) -> Callable[[PairBat
 def flops(config: ModelConfig, batch: PairBatch) -> float:
     """Products of a step, forwards and backwards: 6 per weight and token; attention's own are left out."""
     d, ff = config.d_model, config.d_ff
-    source, target = int(batch.source_mask.sum()), int(batch.counts.sum())
+    source, target = int(batch.source_mask.sum()), int(batch.judged.sum())
     encoder = source * (
         config.n_encoder_layers * (4 * d * d + 2 * d * ff) + config.n_decoder_layers * 2 * d * d
     )

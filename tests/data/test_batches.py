@@ -1,7 +1,5 @@
 """Batches hold every example once per epoch, in an order that is a pure function of where one is."""
 
-from itertools import islice
-
 import pytest
 import torch
 from hypothesis import given
@@ -10,7 +8,6 @@ from hypothesis import strategies as st
 from clearhead.config import TokenizerConfig
 from clearhead.data.batches import (
     ByLength,
-    Mixture,
     Recut,
     Windows,
     conversation_batch,
@@ -25,7 +22,7 @@ from clearhead.data.encoding import (
 )
 from clearhead.data.examples import Conversation, Labelled, Pair, pairs
 from clearhead.data.prepare import prepare
-from clearhead.errors import ConfigError, DataError
+from clearhead.errors import DataError
 from clearhead.text import END, PAD, START, Tokenizer
 
 
@@ -93,15 +90,6 @@ def test_a_batch_depends_on_seed_and_place_alone(store, seed, place):
     assert equal(asked.batch(place), unasked.batch(place))
 
 
-@given(seed=seeds, step=st.integers(0, 500), world=st.integers(1, 5))
-def test_processes_together_see_what_one_sees_alone(store, seed, step, world):
-    batches = ByLength(store, pair_batch, 300, seed)
-    ranks = [list(islice(batches.stream(step, rank, world), 3)) for rank in range(world)]
-    together = [ranks[rank][n] for n in range(3) for rank in range(world)]
-    alone = list(islice(batches.stream(step * world), 3 * world))
-    assert all(equal(a, b) for a, b in zip(together, alone, strict=True))
-
-
 @given(budget=st.integers(100, 1_000))
 def test_no_side_of_a_batch_exceeds_the_budget_unless_one_example_does(store, budget):
     for batch in ByLength(store, pair_batch, budget, 0).fixed():
@@ -140,10 +128,10 @@ def test_a_pair_is_shifted_ended_padded_and_masked(store, place):
         assert batch.source[row, batch.source_mask[row]].tolist() == [*source, END]
         assert batch.target_in[row].tolist() == [START, *target, *[PAD] * n_pads]
         assert batch.target_out[row].tolist() == [*target, END, *[PAD] * n_pads]
-        assert batch.counts[row].tolist() == [True] * (len(target) + 1) + [False] * n_pads
+        assert batch.judged[row].tolist() == [True] * (len(target) + 1) + [False] * n_pads
     assert batch.source_mask.any(dim=0).all()
     assert (batch.source[~batch.source_mask] == PAD).all()
-    assert batch.n_tokens == sum(len(PAIRS[n].target) + 1 for n in batch.indices)
+    assert batch.judged.sum() == sum(len(PAIRS[n].target) + 1 for n in batch.indices)
 
 
 def test_the_fixed_order_goes_once_through_all_and_can_be_undone(store):
@@ -180,7 +168,7 @@ def test_a_conversation_is_read_whole_and_judged_by_the_bots_words(cache):
             judged = [
                 token for turn in talks[example].turns[1::2] for token in [*turn.encode(), END]
             ]
-            assert batch.target_out[row, batch.counts[row]].tolist() == judged
+            assert batch.target_out[row, batch.judged[row]].tolist() == judged
             n_real = int(batch.target_in[row].count_nonzero())
             assert batch.target_in[row, :n_real].tolist() == [
                 START,
@@ -198,7 +186,7 @@ def test_windows_are_full_and_predict_no_place_twice_in_an_epoch(text, window, b
     offsets = []
     for place in range(epoch * len(batches), (epoch + 1) * len(batches)):
         batch = batches.batch(place)
-        assert batch.counts.all()
+        assert batch.judged.all()
         assert torch.equal(batch.target_in[:, 1:], batch.target_out[:, :-1])
         offsets += batch.indices.tolist()
     assert sorted(offsets) == list(range((len(ring) - 1) // min(window, len(ring) - 1)))
@@ -219,43 +207,13 @@ def test_the_windows_of_an_epoch_are_the_text_cut_at_another_place_each_time(tex
 @pytest.mark.parametrize("window", [7, 50, 10_000])
 def test_fixed_windows_predict_each_token_after_the_first_once(text, window):
     batches = list(Windows(text, window, 300, 0).fixed())
-    predicted = torch.cat([batch.target_out[batch.counts] for batch in batches])
+    predicted = torch.cat([batch.target_out[batch.judged] for batch in batches])
     assert predicted.tolist() == text.ids[0][1:].tolist()
 
 
 def test_text_too_short_to_predict_anything_is_refused(cache):
     with pytest.raises(DataError, match="too little text"):
         Windows(prepare(cache, [""], text_encoding(LETTERS)), 8, 64, 0)
-
-
-@pytest.fixture(scope="module")
-def corpora(cache, store):
-    other = prepare(cache, PAIRS[:90], pair_encoding(LETTERS, LETTERS))
-    return [ByLength(store, pair_batch, 200, 0), ByLength(other, pair_batch, 200, 1)]
-
-
-@given(weights=st.tuples(st.floats(0.1, 9), st.floats(0.1, 9)), epoch=st.integers(0, 2), seed=seeds)
-def test_a_mixture_takes_of_each_corpus_the_share_of_its_weight_and_runs_through_it(
-    corpora, weights, epoch, seed
-):
-    mixture = Mixture(corpora, weights, seed)
-    asked = [mixture.where(place) for place in range((epoch + 1) * len(mixture))]
-    for corpus, weight in enumerate(weights):
-        share = weight / sum(weights) * sum(map(len, corpora))
-        found = sorted(place for part, place in asked if part == corpus)
-        assert found == list(range(len(found)))
-        assert abs(len(found) - (epoch + 1) * share) <= (epoch + 1) * max(0.5, 1 - share)
-    assert equal(mixture.batch(epoch), corpora[asked[epoch][0]].batch(asked[epoch][1]))
-
-
-def test_a_mixture_measures_all_of_every_corpus(corpora):
-    batches = list(Mixture(corpora, [1.0, 2.0], 0).fixed())
-    assert len(batches) == sum(map(len, corpora))
-
-
-def test_weights_must_be_as_many_as_corpora(corpora):
-    with pytest.raises(ConfigError, match="3 numbers for 2 corpora"):
-        Mixture(corpora, [1.0, 2.0, 3.0], 0)
 
 
 def test_captions_lose_less_than_a_twentieth_to_padding(project, tmp_path):
@@ -269,7 +227,7 @@ def test_captions_lose_less_than_a_twentieth_to_padding(project, tmp_path):
     batches = ByLength(
         prepare(tmp_path, captions, pair_encoding(tokenizer, tokenizer)), pair_batch, 4_096, 0
     )
-    masks = [mask for batch in batches.fixed() for mask in (batch.source_mask, batch.counts)]
+    masks = [mask for batch in batches.fixed() for mask in (batch.source_mask, batch.judged)]
     assert sum(int(mask.sum()) for mask in masks) > 0.95 * sum(mask.numel() for mask in masks)
 
 
@@ -290,7 +248,7 @@ def test_a_real_tokenizer_gets_its_text_back(tmp_path):
                 == examples[example].source
             )
             assert (
-                tokenizer.decode(batch.target_out[row, batch.counts[row]].tolist()[:-1])
+                tokenizer.decode(batch.target_out[row, batch.judged[row]].tolist()[:-1])
                 == examples[example].target
             )
 
@@ -310,14 +268,14 @@ def test_words_cut_anew_are_the_same_text_in_other_tokens_and_repeat_with_their_
     for place in range(2 * len(recut)):
         batch = recut.batch(place)
         assert equal(batch, recut.batch(place))
-        assert batch.n_tokens > whole.batch(place).n_tokens
+        assert batch.judged.sum() > whole.batch(place).judged.sum()
         for row, example in enumerate(batch.indices.tolist()):
             assert (
                 tokenizer.decode(batch.source[row, batch.source_mask[row]].tolist()[:-1])
                 == examples[example].source
             )
             assert (
-                tokenizer.decode(batch.target_out[row, batch.counts[row]].tolist()[:-1])
+                tokenizer.decode(batch.target_out[row, batch.judged[row]].tolist()[:-1])
                 == examples[example].target
             )
     assert all(equal(one, other) for one, other in zip(recut.fixed(), whole.fixed(), strict=True))

@@ -35,7 +35,7 @@ n, cache = int(sys.argv[1]), Path(sys.argv[2])
 store = prepare(cache, Synthetic(n), pair_encoding(Letters(), Letters()))
 batches = ByLength(store, pair_batch, 4_096, seed=0)
 seen = np.zeros(n, bool)
-for batch, _ in zip(batches.stream(), range(len(batches))):
+for batch in map(batches.batch, range(len(batches))):
     seen[batch.indices.numpy()] = True
 assert seen.all()
 print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))

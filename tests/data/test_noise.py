@@ -42,32 +42,32 @@ def windows(tmp_path_factory):
 def test_fifteen_of_a_hundred_words_are_hidden_and_shown_80_10_10(windows):
     asked, text = Masked(windows, 0.15, 3, range(FIRST, SIZE)).batch(1), windows.batch(1).target_out
     words = text >= FIRST
-    assert asked.counts.sum() == round(0.15 * int(words.sum()))
-    assert not (asked.counts & ~words).any()
-    hidden = asked.counts
-    masked, kept = asked.target_in[hidden] == MASK, asked.target_in[hidden] == text[hidden]
+    assert asked.judged.sum() == round(0.15 * int(words.sum()))
+    assert not (asked.judged & ~words).any()
+    hidden = asked.judged
+    masked, kept = asked.source[hidden] == MASK, asked.source[hidden] == text[hidden]
     assert masked.float().mean() == pytest.approx(0.8, abs=0.04)
     assert kept.float().mean() == pytest.approx(0.1, abs=0.03)
     assert (~masked & ~kept).float().mean() == pytest.approx(0.1, abs=0.03)
-    assert asked.target_in[hidden][~masked].min() >= FIRST
+    assert asked.source[hidden][~masked].min() >= FIRST
 
 
 def test_only_what_is_hidden_differs_and_only_that_is_asked(windows):
     asked, text = Masked(windows, 0.15, 3, range(FIRST, SIZE)).batch(0), windows.batch(0).target_out
     assert torch.equal(asked.target_out, text)
-    assert torch.equal(asked.target_in[~asked.counts], text[~asked.counts])
+    assert torch.equal(asked.source[~asked.judged], text[~asked.judged])
 
 
 @pytest.mark.parametrize("kind", [partial(Masked, words=range(FIRST, SIZE)), Denoised])
 def test_what_is_hidden_depends_on_seed_and_place_alone(windows, kind):
     def shown(seed, place):
         batch = kind(windows, 0.15, seed).batch(place)
-        return getattr(batch, "source", batch.target_in)
+        return batch.source
 
     assert torch.equal(shown(1, 5), shown(1, 5))
     assert shown(1, 5).shape != shown(2, 5).shape or not torch.equal(shown(1, 5), shown(2, 5))
     first, again = (list(kind(windows, 0.15, seed).fixed()) for seed in (1, 2))
-    assert all(torch.equal(a.target_in, b.target_in) for a, b in zip(first, again, strict=True))
+    assert all(torch.equal(a.source, b.source) for a, b in zip(first, again, strict=True))
 
 
 @given(st.integers(1, 300), st.floats(0.01, 0.9), st.integers(0, 99))
@@ -87,4 +87,4 @@ def test_denoising_reads_a_mask_for_each_span_and_writes_the_spans(windows):
     asked = Denoised(windows, 0.15, 0).batch(0)
     for source, target in zip(asked.source, asked.target_out, strict=True):
         assert (source == MASK).sum() == (target == MASK).sum() > 0
-    assert (asked.target_out[asked.counts] == END).sum() >= len(asked.indices)
+    assert (asked.target_out[asked.judged] == END).sum() >= len(asked.indices)

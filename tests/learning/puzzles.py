@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from clearhead.config import DecodeConfig, ModelConfig, TrainConfig
-from clearhead.data.batches import Batches, LabelBatch, PairBatch, ended, shifted
+from clearhead.data.batches import Batches, LabelBatch, PairBatch, shifted, with_end
 from clearhead.decode import decode
 from clearhead.model import Transformer
 from clearhead.text import END, SPECIALS
@@ -47,7 +47,7 @@ def rows(seed: int, n: int, held_out: bool, shortest: int = 1) -> list[Row]:
 
 
 def rectangle(found: list[Row]) -> tuple[torch.Tensor, torch.Tensor]:
-    return ended(
+    return with_end(
         np.array([token for row in found for token in row]), np.array([len(row) for row in found])
     )
 
@@ -66,9 +66,14 @@ class Puzzles(Batches[PairBatch]):
     def batch(self, place: int) -> PairBatch:
         found = rows(self.seed * 1_000_003 + place, self.size, held_out=False)
         source, mask = rectangle(found)
-        target, counts = rectangle([self.answer(row) for row in found])
+        target, judged = rectangle([self.answer(row) for row in found])
         return PairBatch(
-            torch.arange(self.size), shifted(target, counts), target, counts, source, mask
+            indices=torch.arange(self.size),
+            target_in=shifted(target, judged),
+            target_out=target,
+            judged=judged,
+            source=source,
+            source_mask=mask,
         )
 
     def fixed(self) -> Iterator[PairBatch]:
@@ -89,10 +94,10 @@ class Comparisons(Batches[LabelBatch]):
         found = rows(self.seed * 1_000_003 + place, self.size, held_out=False)
         source, mask = rectangle(found)
         return LabelBatch(
-            torch.arange(self.size),
-            source,
-            mask,
-            torch.eye(N_CLASSES, dtype=torch.bool)[labels(found)],
+            indices=torch.arange(self.size),
+            source=source,
+            source_mask=mask,
+            labels=torch.eye(N_CLASSES, dtype=torch.bool)[labels(found)],
         )
 
     def fixed(self) -> Iterator[LabelBatch]:

@@ -132,7 +132,7 @@ def test_only_the_bot_s_words_count(
     store = prepare(tmp_path_factory.mktemp("cache"), examples, encoding)
     for batch in chat_batches(store, bot.config).fixed():
         for row, number in enumerate(batch.indices.tolist()):
-            judged = batch.target_out[row][batch.counts[row]].tolist()
+            judged = batch.target_out[row][batch.judged[row]].tolist()
             answers = [
                 [*answer, bot.target.end] for answer in bot.target.encode_batch(talks[number][1::2])
             ]

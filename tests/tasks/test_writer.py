@@ -127,8 +127,8 @@ def test_lines_are_read_as_they_stand(writer: Writer, text: str) -> None:
 def test_sliding_windows_predict_every_token_once(n_tokens: int, window: int) -> None:
     predicted = []
     for batch in sliding(range(n_tokens), window):
-        assert (batch.target_in + 1 == batch.target_out)[batch.counts].all()
-        predicted += batch.target_out[batch.counts].tolist()
+        assert (batch.target_in + 1 == batch.target_out)[batch.judged].all()
+        predicted += batch.target_out[batch.judged].tolist()
     assert sorted(predicted) == list(range(1, n_tokens))
 
 

@@ -90,14 +90,14 @@ def test_bf16_inputs_give_the_loss_and_gradients_of_their_precision():
 def test_teacher_forcing_sums_over_the_positions_that_count_and_no_others(batch):
     family = "encoder-decoder" if batch is pair_batch else "decoder"
     model, batch = tiny_model(family=family).eval(), batch()
-    batch.counts[0, 2:] = False
+    batch.judged[0, 2:] = False
     loss, n = next_token_loss(0.1)(model, batch)
     logits = model(
         getattr(batch, "source", None), batch.target_in, getattr(batch, "source_mask", None)
     )
     each = F.cross_entropy(logits.mT, batch.target_out, label_smoothing=0.1, reduction="none")
-    assert n == int(batch.counts.sum()) < batch.counts.numel()
-    torch.testing.assert_close(loss, (each * batch.counts).sum())
+    assert n == int(batch.judged.sum()) < batch.judged.numel()
+    torch.testing.assert_close(loss, (each * batch.judged).sum())
 
 
 def test_one_label_is_a_softmax_and_several_are_a_yes_or_no_each():

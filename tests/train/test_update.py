@@ -30,7 +30,7 @@ def test_a_batch_in_pieces_gives_the_gradient_of_the_whole(rows, splits, seed):
     (one, whole), (other, pieces) = updated([batch]), updated([batch], splits)
     assert whole.loss == pytest.approx(pieces.loss, rel=1e-5)
     assert whole.gradient == pytest.approx(pieces.gradient, rel=1e-4)
-    assert whole.tokens == pieces.tokens == int(batch.counts.sum())
+    assert whole.tokens == pieces.tokens == int(batch.judged.sum())
     assert_same_gradients(one, other)
 
 
@@ -46,7 +46,7 @@ def test_pieces_of_a_batch_hold_each_row_once_and_none_is_empty(rows, n_pieces):
     batch = pair_batch(0, rows)
     pieces = split(batch, n_pieces)
     assert all(len(piece.indices) for piece in pieces)
-    for name in ("indices", "source", "target_out", "counts"):
+    for name in ("indices", "source", "target_out", "judged"):
         assert torch.equal(
             torch.cat([getattr(piece, name) for piece in pieces]), getattr(batch, name)
         )

@@ -39,19 +39,27 @@ def pair_batch(seed: int = 0, rows: int = 4) -> PairBatch:
     lengths = torch.randint(2, 6, (rows, 1), generator=random)
     return PairBatch(
         indices=seed * rows + torch.arange(rows), target_in=target.roll(1, dims=1), target_out=target,
-        counts=torch.arange(6) < lengths + 1, source=source, source_mask=torch.arange(5) < lengths,
+        judged=torch.arange(6) < lengths + 1, source=source, source_mask=torch.arange(5) < lengths,
     )  # fmt: skip
 
 
 def text_batch(seed: int = 0) -> TextBatch:
     pairs = pair_batch(seed)
-    return TextBatch(pairs.indices, pairs.target_in, pairs.target_out, pairs.counts)
+    return TextBatch(
+        indices=pairs.indices,
+        target_in=pairs.target_in,
+        target_out=pairs.target_out,
+        judged=pairs.judged,
+    )
 
 
 def label_batch(seed: int = 0) -> LabelBatch:
     pairs = pair_batch(seed)
     return LabelBatch(
-        pairs.indices, pairs.source, pairs.source_mask, torch.eye(3, dtype=torch.bool)[[0, 1, 2, 1]]
+        indices=pairs.indices,
+        source=pairs.source,
+        source_mask=pairs.source_mask,
+        labels=torch.eye(3, dtype=torch.bool)[[0, 1, 2, 1]],
     )
 
 

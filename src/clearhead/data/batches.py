@@ -5,9 +5,8 @@ A place is one integer. Processes that share the work take turns: of the world's
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from itertools import count
 from typing import Generic, Self, TypeVar
 
 import numpy as np
@@ -18,11 +17,11 @@ from torch import Tensor
 
 from clearhead.data.order import Ints, cuts, longest, mix, shuffled
 from clearhead.data.store import Store
-from clearhead.errors import ConfigError, DataError
+from clearhead.errors import DataError
 from clearhead.text import END, START, Tokenizer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Batch:
     """Tensors whose rows belong together."""
 
@@ -35,23 +34,25 @@ class Batch:
         )
 
 
-@dataclass(frozen=True)
-class TextBatch(Batch):
-    """Text to be continued."""
+@dataclass(frozen=True, kw_only=True)
+class TokenBatch(Batch):
+    """Tokens to be predicted."""
+
+    target_out: Int[Tensor, "B T"]
+    """What should be predicted at each position."""
+    judged: Bool[Tensor, "B T"]
+    """The loss mask: True at the positions whose prediction is judged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextBatch(TokenBatch):
+    """Text to be continued; `target_out` is the text, then the end token."""
 
     target_in: Int[Tensor, "B T"]
     """What the decoder reads: the start token, then the text."""
-    target_out: Int[Tensor, "B T"]
-    """What it should predict at each position: the text, then the end token."""
-    counts: Bool[Tensor, "B T"]
-    """Positions whose prediction is judged."""
-
-    @property
-    def n_tokens(self) -> int:
-        return int(self.counts.sum())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PairBatch(TextBatch):
     """Text to be produced from other text."""
 
@@ -61,7 +62,15 @@ class PairBatch(TextBatch):
     """True where the source is real and not padding."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class MaskedBatch(TokenBatch):
+    """Text of which a part is hidden; what was hidden is judged."""
+
+    source: Int[Tensor, "B T"]
+    """What the encoder reads: the text with masks, and other tokens, in place of some."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LabelBatch(Batch):
     """Text to be labelled."""
 
@@ -78,50 +87,55 @@ def pair_batch(store: Store, examples: Ints) -> PairBatch:
 def paired(
     indices: Int[Tensor, " B"], sources: tuple[Ints, Ints], targets: tuple[Ints, Ints]
 ) -> PairBatch:
-    """A batch of pairs, each side given as ids end to end and how many each row has."""
-    source, source_mask = ended(*sources)
-    target, counts = ended(*targets)
+    """Pairs collated to a batch, each side given as ids end to end and how many each row has."""
+    source, source_mask = with_end(*sources)
+    target, judged = with_end(*targets)
     return PairBatch(
         indices=indices,
         source=source,
         source_mask=source_mask,
-        target_in=shifted(target, counts),
+        target_in=shifted(target, judged),
         target_out=target,
-        counts=counts,
+        judged=judged,
     )
 
 
 def label_batch(store: Store, examples: Ints) -> LabelBatch:
-    source, mask = ended(*store.rows(0, examples))
+    source, mask = with_end(*store.rows(0, examples))
     numbers, lengths = store.rows(1, examples)
     labels = torch.zeros(len(examples), store.vocab_sizes[1], dtype=torch.bool)
     labels[np.repeat(np.arange(len(examples)), lengths), numbers] = True
-    return LabelBatch(torch.from_numpy(examples), source, mask, labels)
+    return LabelBatch(
+        indices=torch.from_numpy(examples), source=source, source_mask=mask, labels=labels
+    )
 
 
 def conversation_batch(store: Store, examples: Ints) -> TextBatch:
     """Conversations to be continued where the bot speaks; the end is its own if the last word is."""
     ids, lengths = store.rows(0, examples)
-    target, real = ended(ids, lengths)
-    counts, _ = padded(store.rows(1, examples)[0], lengths)
+    target, real = with_end(ids, lengths)
+    spoken, _ = padded_rows(store.rows(1, examples)[0], lengths)
     every = np.arange(len(examples))
-    counts[every, lengths] = counts[every, lengths - 1]
+    spoken[every, lengths] = spoken[every, lengths - 1]
     return TextBatch(
-        torch.from_numpy(examples), shifted(target, real), target, torch.from_numpy(counts > 0)
+        indices=torch.from_numpy(examples),
+        target_in=shifted(target, real),
+        target_out=target,
+        judged=torch.from_numpy(spoken > 0),
     )
 
 
-def padded(ids: Ints, lengths: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-    """Rows of ids given end to end as a rectangle with room for one more, and where its places are real."""
+def padded_rows(ids: Ints, lengths: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+    """Rows of ids, given end to end, as a rectangle with room for one more; and where it is real."""
     columns = np.arange(lengths.max() + 1)
     rectangle = np.zeros((len(lengths), len(columns)), np.int64)
     rectangle[columns < lengths[:, None]] = ids
     return rectangle, columns <= lengths[:, None]
 
 
-def ended(ids: Ints, lengths: Ints) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
+def with_end(ids: Ints, lengths: Ints) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
     """Rows with an end token after each, and where they are real."""
-    rectangle, real = padded(ids, lengths)
+    rectangle, real = padded_rows(ids, lengths)
     rectangle[np.arange(len(lengths)), lengths] = END
     return torch.from_numpy(rectangle), torch.from_numpy(real)
 
@@ -149,10 +163,6 @@ class Batches(ABC, Generic[B]):
     @abstractmethod
     def fixed(self) -> Iterator[B]:
         """Everything once, not shuffled, for measuring."""
-
-    def stream(self, step: int = 0, rank: int = 0, world: int = 1) -> Iterator[B]:
-        """The batches of one process out of `world`, from a step on."""
-        return (self.batch(later * world + rank) for later in count(step))
 
 
 class ByLength(Batches[B]):
@@ -207,7 +217,7 @@ class Recut(Batches[PairBatch]):
         seed = int(mix(self.seed, place)[0])
         sources = self.recut(source, pairs.source, pairs.source_mask, seed)
         return paired(
-            pairs.indices, sources, self.recut(target, pairs.target_out, pairs.counts, seed + 1)
+            pairs.indices, sources, self.recut(target, pairs.target_out, pairs.judged, seed + 1)
         )
 
     def recut(
@@ -261,39 +271,9 @@ class Windows(Batches[TextBatch]):
     def windows(self, numbers: Ints, offset: int = 0, ring: bool = True) -> TextBatch:
         places = numbers[:, None] * self.window + np.arange(self.window + 1)
         ids = torch.from_numpy(self.text[(places + offset) % len(self.text)])
-        counts = torch.from_numpy(ring | (places[:, 1:] < len(self.text)))
-        return TextBatch(torch.from_numpy(numbers), ids[:, :-1], ids[:, 1:], counts)
-
-
-class Mixture(Batches[B]):
-    """Several streams in one, each as often as its weight says and each running through its own epochs."""
-
-    def __init__(self, parts: Sequence[Batches[B]], weights: Sequence[float], seed: int) -> None:
-        if len(parts) != len(weights):
-            raise ConfigError(
-                f"data.weights has {len(weights)} numbers for {len(parts)} corpora.",
-                "Give one for each, in their order.",
-            )
-        self.parts, self.seed = parts, seed
-        total = sum(map(len, parts))
-        self.shares = [max(1, round(total * weight / sum(weights))) for weight in weights]
-        self.ends = np.cumsum(self.shares)
-
-    def __len__(self) -> int:
-        return sum(self.shares)
-
-    def batch(self, place: int) -> B:
-        part, its_place = self.where(place)
-        return self.parts[part].batch(its_place)
-
-    def where(self, place: int) -> tuple[int, int]:
-        """Which stream the batch comes from, and its place there."""
-        epoch, index = divmod(place, len(self))
-        slot = int(shuffled(np.array([index]), len(self), mix(self.seed, epoch, len(self)))[0])
-        part = int(np.searchsorted(self.ends, slot, side="right"))
-        within = slot - int(self.ends[part]) + self.shares[part]
-        return part, epoch * self.shares[part] + within
-
-    def fixed(self) -> Iterator[B]:
-        for part in self.parts:
-            yield from part.fixed()
+        return TextBatch(
+            indices=torch.from_numpy(numbers),
+            target_in=ids[:, :-1],
+            target_out=ids[:, 1:],
+            judged=torch.from_numpy(ring | (places[:, 1:] < len(self.text))),
+        )

@@ -13,11 +13,19 @@ import torch
 from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
 
-from clearhead.data.batches import Batches, PairBatch, TextBatch, Windows, paired
+from clearhead.data.batches import (
+    Batches,
+    MaskedBatch,
+    PairBatch,
+    TextBatch,
+    TokenBatch,
+    Windows,
+    paired,
+)
 from clearhead.data.order import Ints, mix
 from clearhead.text import MASK
 
-B = TypeVar("B", bound=TextBatch, covariant=True)
+B = TypeVar("B", bound=TokenBatch, covariant=True)
 
 AS_MASK, AS_ANOTHER = 0.8, 0.1
 """Of the hidden tokens, the shares that show the mask and another token instead; the rest stay in sight, as in BERT."""
@@ -46,18 +54,18 @@ class Noisy(Batches[B]):
             yield self.spoiled(batch, default_rng(number))
 
 
-class Masked(Noisy[TextBatch]):
-    """Hidden tokens here and there: the encoder reads `target_in` and says what stood where `counts` is true."""
+class Masked(Noisy[MaskedBatch]):
+    """Hidden tokens here and there, which the encoder has to name (masked language modelling)."""
 
     def __init__(self, windows: Windows, share: float, seed: int, words: range) -> None:
         super().__init__(windows, share, seed)
         self.words = words
         """The ids of tokens that are words: no others are hidden or shown instead."""
 
-    def spoiled(self, batch: TextBatch, random: Generator) -> TextBatch:
+    def spoiled(self, batch: TextBatch, random: Generator) -> MaskedBatch:
         text = batch.target_out.numpy()
         order = np.where(
-            batch.counts.numpy() & (text >= self.words.start), random.random(text.shape), 2.0
+            batch.judged.numpy() & (text >= self.words.start), random.random(text.shape), 2.0
         )
         n_hidden = max(1, round(self.share * int((order < 1).sum())))
         hidden = order <= min(1.0, np.partition(order.ravel(), n_hidden - 1)[n_hidden - 1])
@@ -66,8 +74,11 @@ class Masked(Noisy[TextBatch]):
         shown = np.select(
             [~hidden, fate < AS_MASK, fate < AS_MASK + AS_ANOTHER], [text, MASK, others], text
         )
-        return TextBatch(
-            batch.indices, torch.from_numpy(shown), batch.target_out, torch.from_numpy(hidden)
+        return MaskedBatch(
+            indices=batch.indices,
+            source=torch.from_numpy(shown),
+            target_out=batch.target_out,
+            judged=torch.from_numpy(hidden),
         )
 
 
@@ -77,7 +88,7 @@ class Denoised(Noisy[PairBatch]):
     def spoiled(self, batch: TextBatch, random: Generator) -> PairBatch:
         texts = [
             row[real]
-            for row, real in zip(batch.target_out.numpy(), batch.counts.numpy(), strict=True)
+            for row, real in zip(batch.target_out.numpy(), batch.judged.numpy(), strict=True)
         ]
         sources, targets = zip(
             *(taken_out(text, spans(len(text), self.share, random)) for text in texts), strict=True

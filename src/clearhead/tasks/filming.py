@@ -23,7 +23,7 @@ class Camera:
         config = job.model.config
         n_heads = config.n_heads * (config.n_encoder_layers + 2 * config.n_decoder_layers)
         is_on = job.config.film and job.ranks.world == 1 and n_heads <= MOST_HEADS
-        self.probes = probes(job.batches, config.family) if is_on else []
+        self.probes = probes(job.batches) if is_on else []
         if self.probes:
             folder.film.cut(step)
 
@@ -32,27 +32,27 @@ class Camera:
             self.folder.film.write(frame(self.job.model, self.probes, report.step, report.loss))
 
 
-def probes(batches: Batches[Any], family: str) -> list[Probe]:
+def probes(batches: Batches[Any]) -> list[Probe]:
     """Some examples of a good length, cut to what a frame holds."""
     chosen: Batch | None = None
     for batch in islice(batches.fixed(), 200):
         chosen = batch
-        if max(len(side) for side in sides(batch, 0, family)) >= LONGEST - 3:
+        if max(len(side) for side in sides(batch, 0)) >= LONGEST - 3:
             break
     if chosen is None:
         return []
     n_rows = len(chosen.indices)
     rows = sorted({0, n_rows // 2, n_rows - 1})[:N_PROBES]
-    return [Probe(*(tuple(side[:LONGEST]) for side in sides(chosen, row, family))) for row in rows]
+    return [Probe(*(tuple(side[:LONGEST]) for side in sides(chosen, row))) for row in rows]
 
 
-def sides(batch: Any, row: int, family: str) -> tuple[list[int], list[int]]:
+def sides(batch: Any, row: int) -> tuple[list[int], list[int]]:
     """What the encoder and the decoder read in a row of a batch."""
-    names = "source", "target_in"
     source, target = (
-        real(getattr(batch, name)[row]) if name in vars(batch) else [] for name in names
+        real(getattr(batch, name)[row]) if name in vars(batch) else []
+        for name in ("source", "target_in")
     )
-    return (source or target, []) if family == "encoder" else (source, target)
+    return source, target
 
 
 def real(ids: Tensor) -> list[int]:

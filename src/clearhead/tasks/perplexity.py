@@ -51,5 +51,5 @@ def sliding(ids: Sequence[int], window: int) -> Iterator[TextBatch]:
         places = some[:, None] + torch.arange(window + 1)
         seen_before = torch.where(some > 0, some + window - stride, 0)[:, None]
         rows = text[places.clamp_max(n_predicted)]
-        counts = (places[:, :-1] >= seen_before) & (places[:, :-1] < n_predicted)
-        yield TextBatch(some, rows[:, :-1], rows[:, 1:], counts)
+        judged = (places[:, :-1] >= seen_before) & (places[:, :-1] < n_predicted)
+        yield TextBatch(indices=some, target_in=rows[:, :-1], target_out=rows[:, 1:], judged=judged)

@@ -8,7 +8,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from clearhead.data.batches import Batches, LabelBatch, PairBatch, TextBatch
+from clearhead.data.batches import (
+    Batches,
+    LabelBatch,
+    MaskedBatch,
+    PairBatch,
+    TextBatch,
+    TokenBatch,
+)
 from clearhead.model import Transformer, masks
 from clearhead.text import UNKNOWN
 
@@ -30,17 +37,17 @@ def next_token_loss(smoothing: float = 0.0, word_dropout: float = 0.0) -> Loss:
     return loss
 
 
-def masked_token_loss(model: Transformer, batch: TextBatch) -> tuple[Tensor, int]:
+def masked_token_loss(model: Transformer, batch: MaskedBatch) -> tuple[Tensor, int]:
     """BERT's: the encoder reads all there is to see, and predicts the tokens that are hidden."""
-    return token_loss(model, model.encode(batch.target_in), batch)
+    return token_loss(model, model.encode(batch.source), batch)
 
 
 def token_loss(
-    model: Transformer, x: Float[Tensor, "B T D"], batch: TextBatch, smoothing: float = 0.0
+    model: Transformer, x: Float[Tensor, "B T D"], batch: TokenBatch, smoothing: float = 0.0
 ) -> tuple[Tensor, int]:
     """From the vectors of the last stack, at the positions that are judged."""
-    head, targets = model.head, batch.target_out[batch.counts]
-    vectors, tokens = head.transform(x[batch.counts]), head.matrix(model.tokens.weight)
+    head, targets = model.head, batch.target_out[batch.judged]
+    vectors, tokens = head.transform(x[batch.judged]), head.matrix(model.tokens.weight)
     return smoothed_cross_entropy(vectors, tokens, head.bias, targets, smoothing), len(targets)
 
 
