@@ -30,9 +30,9 @@ import torch
 
 from clearhead import metrics
 from clearhead.config import Config, DecodeConfig, ModelConfig, TokenizerConfig
-from clearhead.decode import decode
+from clearhead.decode import FlatTransformer, decode, laid_out
 from clearhead.folder import RunFolder
-from clearhead.model import Step, Transformer
+from clearhead.model import Transformer, build
 from clearhead.tasks import Translator, workers
 from clearhead.tasks.translation import ended
 from clearhead.text import Tokenizer
@@ -113,7 +113,7 @@ def random_model(config: ModelConfig) -> Transformer:
     Larger matrices make more of it in pre-norm; in post-norm they drown the tokens, and beams then tie exactly.
     """
     torch.manual_seed(0)
-    model = Transformer(config).eval()
+    model = build(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1:
@@ -171,7 +171,7 @@ class Clearhead:
         return {"seconds": time.perf_counter() - begin, "outputs": None}
 
 
-def decoded(model: Step, sources: list[list[int]], job: Job) -> list[list[int]]:
+def decoded(model: FlatTransformer, sources: list[list[int]], job: Job) -> list[list[int]]:
     options = DecodeConfig(beam=job.beam, batch_size=job.batch, **(FORCED if job.length else {}))
     if job.outputs:  # compared with an engine that has no guard and blocks nothing
         return [
@@ -182,9 +182,9 @@ def decoded(model: Step, sources: list[list[int]], job: Job) -> list[list[int]]:
 
 
 @cache
-def loaded(path: Path, int8: bool) -> Step:
+def loaded(path: Path, int8: bool) -> FlatTransformer:
     """A model, read once by each process."""
-    return Step(RunFolder.open(path).model(), int8)
+    return laid_out(RunFolder.open(path).model(), int8)
 
 
 def in_worker(path: Path, sources: list[list[int]], job: Job) -> None:

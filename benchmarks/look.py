@@ -16,7 +16,7 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.look import replayed
-from clearhead.model import SILENT, Tap, Transformer
+from clearhead.model import SILENT, Tap, build
 
 
 class Counter(Tap):
@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=101)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    model = Transformer(ModelConfig.preset(asked.preset)).eval()
+    model = build(ModelConfig.preset(asked.preset)).eval()
     ids, counter = torch.randint(4, 1_000, (1, asked.tokens)), Counter()
     row = ids[0].tolist()
     with torch.inference_mode():

@@ -33,7 +33,7 @@ from clearhead.data.encoding import pair_encoding
 from clearhead.data.examples import Pair
 from clearhead.data.prepare import prepare
 from clearhead.machine import keep_freed_memory
-from clearhead.model import Transformer
+from clearhead.model import build
 from clearhead.text import Tokenizer
 from clearhead.train import Ranks, next_token_loss
 from clearhead.train.optimizer import optimizers
@@ -126,7 +126,7 @@ def plain_step(config: ModelConfig) -> Callable[[PairBatch], object]:
 
 
 def clearhead_step(config: ModelConfig, train: TrainConfig) -> Callable[[PairBatch], object]:
-    model = Transformer(config)
+    model = build(config)
     objective, all_optimizers = (
         Objective(model, next_token_loss(0.1), train),
         optimizers(model, train),

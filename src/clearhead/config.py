@@ -103,6 +103,16 @@ class ModelConfig(Settings):
     init: Literal["xavier", "small"] = "xavier"
     """How weights begin; `model/init.py` says why."""
 
+    @property
+    def reads(self) -> bool:
+        """There is an encoder."""
+        return self.family != "decoder"
+
+    @property
+    def writes(self) -> bool:
+        """There is a decoder."""
+        return self.family != "encoder"
+
     @model_validator(mode="after")
     def heads_divide_width(self) -> Self:
         if self.d_model % self.n_heads:

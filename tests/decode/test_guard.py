@@ -7,8 +7,7 @@ from clearhead.config import DecodeConfig
 from clearhead.decode import decode
 from clearhead.decode.guard import repetition, unread
 from clearhead.decode.hypothesis import Hypothesis
-from clearhead.decode.plan import Plan
-from clearhead.model import Step
+from clearhead.decode.plan import Plan, laid_out
 
 
 @pytest.mark.parametrize(
@@ -66,7 +65,7 @@ def test_the_record_is_that_of_the_attempt_that_was_kept(parrot):
 
 
 def test_a_source_that_no_head_looks_at_is_unread(build):
-    plan = Plan((Step(build()),), DecodeConfig())
+    plan = Plan((laid_out(build()),), DecodeConfig())
     output = Hypothesis((4, 5), 0.0, (), finished=True)
     with torch.inference_mode():
         assert unread(plan, plan.sentence(0, [4] * 40), output) > 0.5

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearhead.decode import batches, decode, score, stream
+from clearhead.decode.cache import TreeCache
 from clearhead.decode.ranking import Ranking
-from clearhead.decode.tree import Tree
 from clearhead.model import Tap
 
 FAMILIES = ["encoder-decoder", "decoder"]
@@ -81,14 +81,14 @@ def test_a_batch_that_goes_on_forgets_those_that_have_left(build, options, beam)
     wanted, forgotten, forget = (
         options(beam=beam, max_length=None, max_extra=2, min_length=99),
         [],
-        Tree.forget,
+        TreeCache.forget,
     )
 
     def counted(tree):
         forgotten.append(forget(tree))
         return forgotten[-1]
 
-    with patch.object(batches, "PATIENCE", -100), patch.object(Tree, "forget", counted):
+    with patch.object(batches, "PATIENCE", -100), patch.object(TreeCache, "forget", counted):
         found = decode(build(1), texts, wanted.but(batch_size=2))
     assert any(forgotten)
     same(found, decode(build(1), texts, wanted.but(batch_size=1)))

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearhead.decode import Plan, alternatives, decode, decode_each, score, sentences_of, stream
-from clearhead.model import Step, Trace
+from clearhead.decode.plan import laid_out
+from clearhead.model import Trace
 
 few = settings(max_examples=10)
 seeds = st.integers(0, 50)
@@ -83,7 +84,7 @@ def test_the_value_of_a_stream_is_the_hypothesis(build, options):
 
 
 def test_outputs_come_as_they_are_done(build, options):
-    plan = Plan((Step(build(1)),), options(beam=2, batch_size=1), blocked=(0, 1, 3))
+    plan = Plan((laid_out(build(1)),), options(beam=2, batch_size=1), blocked=(0, 1, 3))
     sources = [[4], [4, 5, 6], [5, 6]]
     found = list(decode_each(plan, sentences_of(plan, sources)))
     assert [index for index, _ in found] == [1, 2, 0]  # the longest first
@@ -94,7 +95,7 @@ def test_outputs_come_as_they_are_done(build, options):
 
 
 def test_decoding_leaves_no_mode_behind(build, options):
-    plan = Plan((Step(build(1)),), options(beam=2, batch_size=1))
+    plan = Plan((laid_out(build(1)),), options(beam=2, batch_size=1))
     for _ in decode_each(plan, sentences_of(plan, [[4], [5, 6]])):
         assert not torch.is_inference_mode_enabled()
 

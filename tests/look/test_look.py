@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from clearhead.config import DecodeConfig
 from clearhead.decode import Plan, decode
-from clearhead.decode.forward import Cached
+from clearhead.decode.engine import TransformerEngine
 from clearhead.decode.plan import checked
 from clearhead.errors import ModelError
 from clearhead.look import search_of
@@ -40,14 +40,14 @@ def tree(model, source, width):
 def cached_rows(model, source, search):
     """The log-probabilities that the cached decoder saw on the winner's way, beam rows followed by parent."""
     plan = Plan(checked(model), DecodeConfig(beam=search.width, max_extra=6))
-    forward = Cached(plan, [plan.sentence(0, source)], search.width)
-    rows = [forward.read_prompts(1)[0, 0]]
+    engine = TransformerEngine(plan.models[0])
+    rows = [engine.read([plan.sentence(0, source)], search.width)[0, 0]]
     for nodes, rank in zip(search.steps, search.winner[:-1], strict=False):
         kept = nodes[: search.width]
         tokens, parents = (
             torch.tensor([[getattr(node, name) for node in kept]]) for name in ("id", "parent")
         )
-        rows.append(forward.step(tokens, parents)[0, rank])
+        rows.append(engine.step(tokens, parents)[0, rank])
     return torch.stack(rows)
 
 

@@ -83,14 +83,6 @@ def test_attending_to_itself_as_a_source_is_self_attention(bias):
     assert_close(attention(x, source=x), attention(x))
 
 
-def test_hypotheses_of_a_sentence_ask_its_source_as_if_each_had_a_copy():
-    attention, source = Attention(12, 3), drawn(0, 2, 5, 12)
-    mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])[:, None, None]
-    x = drawn(1, 6, 4, 12)
-    copied = attention(x, source.repeat_interleave(3, 0), mask.repeat_interleave(3, 0))
-    assert_close(attention(x, source, mask), copied)
-
-
 @pytest.mark.parametrize("tap", [{}, {"tap": Trace()}], ids=["fused", "spelled out"])
 def test_attention_dropout_zeroes_a_share_of_the_pattern_and_keeps_its_expectation(tap):
     q, k, v = torch.zeros(1, 4, 500, 2), torch.zeros(1, 4, 50, 2), torch.ones(1, 4, 50, 2)

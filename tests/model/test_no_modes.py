@@ -66,7 +66,7 @@ def test_every_weight_learns(build, ids, norm):
 )
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_trains_and_decodes_in_other_precisions(build, ids, real, dtype, positions):
-    model, cache = build(positions=positions, attention_dropout=0.1).to(dtype), build().new_cache()
+    model = build(positions=positions, attention_dropout=0.1).to(dtype)
     logits = model.train()(ids(2, 5), ids(2, 4), real(5, 3))
     logits.float().logsumexp(dim=-1).sum().backward()
     assert all(
@@ -74,8 +74,8 @@ def test_trains_and_decodes_in_other_precisions(build, ids, real, dtype, positio
     )
     model.eval()
     mask = masks.padding(real(5, 3))
-    found = model.decode(ids(2, 4), model.encode(ids(2, 5), mask), mask, cache)
-    assert logits.dtype == found.dtype == cache.own.dtype == dtype
+    found = model.decode(ids(2, 4), model.encode(ids(2, 5), mask), mask)
+    assert logits.dtype == found.dtype == dtype
 
 
 def test_double_precision_is_single_precision_with_more_digits(build, ids):
@@ -83,10 +83,9 @@ def test_double_precision_is_single_precision_with_more_digits(build, ids):
 
 
 def decode(model, source, target, tap):
-    """A target decoded token by token, and once more at once under a tap."""
-    memory, cache = model.encode(source), model.new_cache(1)
-    steps = [model.decode(target[:, t : t + 1], memory, cache=cache) for t in range(target.size(1))]
-    return torch.cat([*steps, model.decode(target, memory, tap=tap)], dim=1)
+    """A target decoded in silence, and once more under a tap."""
+    memory = model.encode(source)
+    return torch.cat([model.decode(target, memory), model.decode(target, memory, tap=tap)], dim=1)
 
 
 @torch.no_grad()

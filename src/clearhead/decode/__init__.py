@@ -5,12 +5,16 @@ Read `plan.py` for what is asked, `forward.py` and `tree.py` for the models and 
 """
 
 from clearhead.decode.decoder import decode, decode_each, sentences_of
+from clearhead.decode.engine import Engine
+from clearhead.decode.flat import FlatTransformer
 from clearhead.decode.forced import alternatives, score, stream
 from clearhead.decode.hypothesis import Candidate, Hypothesis, Record
-from clearhead.decode.plan import Plan, Sentence, Term
+from clearhead.decode.plan import Plan, Sentence, Term, laid_out
 
 __all__ = [
     "Candidate",
+    "Engine",
+    "FlatTransformer",
     "Hypothesis",
     "Plan",
     "Record",
@@ -19,6 +23,7 @@ __all__ = [
     "alternatives",
     "decode",
     "decode_each",
+    "laid_out",
     "score",
     "sentences_of",
     "stream",

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from clearhead.decode.batches import staying
 from clearhead.decode.choice import top
-from clearhead.decode.forward import forward_of
+from clearhead.decode.engine import engine_for
 from clearhead.decode.hypothesis import Candidate, Hypothesis, Node, grown
 from clearhead.decode.plan import Plan, Sentence
 from clearhead.decode.ranking import Finished, Ranking, hypothesis
@@ -87,15 +87,15 @@ class Beam:
 
     def __init__(self, plan: Plan, sentences: Sequence[Sentence]) -> None:
         self.plan, self.rules = plan, Rules(plan)
-        self.forward = forward_of(plan, sentences, plan.options.beam)
-        log_probs, roots = read_prompts(self.forward, sentences)
+        self.forward = engine_for(plan)
+        log_probs, roots = read_prompts(self.forward, sentences, plan.options.beam)
         ranking = Ranking(plan.options)
         self.places: Sequence[Place] = [
             self.place_type(s, root, plan, ranking)
             for s, root in zip(sentences, roots, strict=True)
         ]
         totals = [place.totals for place in self.places]
-        self.totals: Float[Tensor, "N W"] = torch.tensor(totals, device=self.forward.device)
+        self.totals: Float[Tensor, "N W"] = torch.tensor(totals, device=plan.device)
         self.choose(log_probs)
 
     def __len__(self) -> int:
@@ -158,9 +158,7 @@ class Beam:
         return "finished" if token == self.plan.end else "kept"
 
     def written(self) -> Int[Tensor, "N W T"]:
-        return texts(
-            [place.rows for place in self.places], self.totals.size(1), self.forward.device
-        )
+        return texts([place.rows for place in self.places], self.totals.size(1), self.plan.device)
 
     def take_done(self) -> list[tuple[Sentence, list[Hypothesis]]]:
         """The sentences that are finished, with their outputs; they leave the batch."""
@@ -171,7 +169,7 @@ class Beam:
         indices = staying(done)
         self.places = [self.places[index] for index in indices]
         if indices:
-            rows = torch.tensor(indices, device=self.forward.device)
+            rows = torch.tensor(indices, device=self.plan.device)
             self.totals, self.parents, self.tokens = (
                 x[rows] for x in (self.totals, self.parents, self.tokens)
             )

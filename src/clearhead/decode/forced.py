@@ -8,7 +8,7 @@ from clearhead.config import DecodeConfig
 from clearhead.decode.batches import size
 from clearhead.decode.choice import top
 from clearhead.decode.decoder import DEFAULTS, SPECIALS, decode_each
-from clearhead.decode.forward import forward_of
+from clearhead.decode.engine import engine_for
 from clearhead.decode.hypothesis import Hypothesis
 from clearhead.decode.plan import Models, Plan, Sentence, checked, never
 from clearhead.decode.ranking import Ranking, hypothesis
@@ -39,7 +39,7 @@ def score(
     ]
     ranking, found = Ranking(options), {}
     for batch in by_size(sentences, options):
-        _, nodes = read_prompts(forward_of(plan, batch, width=1), batch)
+        _, nodes = read_prompts(engine_for(plan), batch, 1)
         for sentence, node in zip(batch, nodes, strict=True):
             total = 0.0 if node is None else sum(node.path()[1])
             found[sentence.index] = hypothesis(node, total, ranking, finished=ended)
@@ -70,12 +70,12 @@ def alternatives(
     plan = Plan(checked(models), options.but(n_best=1), start, end, tuple(blocked))
     sentence = plan.sentence(0, source, prefix)
     with torch.inference_mode():
-        log_probs, _ = read_prompts(forward_of(plan, [sentence], width=1), [sentence])
+        log_probs, _ = read_prompts(engine_for(plan), [sentence], 1)
         values, tokens = top(Rules(plan).block(log_probs), min(n, log_probs.size(2)))
     nexts = tokens[values > -torch.inf].tolist()
     going_on = [plan.sentence(token, source, (*prefix, token)) for token in nexts if token != end]
     found = dict(decode_each(plan, going_on))
-    ending = score(plan.steps, [(source, prefix)], options, start=start, end=end)
+    ending = score(plan.models, [(source, prefix)], options, start=start, end=end)
     return [ending[0] if token == end else found[token][0] for token in nexts]
 
 

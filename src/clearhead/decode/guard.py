@@ -59,7 +59,7 @@ def repetition(ids: Sequence[int]) -> int:
 
 def unread(plan: Plan, sentence: Sentence, output: Hypothesis) -> float:
     """Share of the source that no head looked at while this was written, seen in one pass over the whole."""
-    model, device = plan.models[0], plan.device
+    model, device = plan.models[0].model, plan.device
     trace = Trace()
     prompt = sentence.prompt[: len(sentence.prompt) - sentence.n_prefix]
     model(

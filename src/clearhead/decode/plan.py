@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 
 from clearhead.config import DecodeConfig
+from clearhead.decode.flat import FlatTransformer
 from clearhead.decode.hypothesis import Record
 from clearhead.errors import ModelError
-from clearhead.model import Step, Tap, Transformer
+from clearhead.model import Tap, Transformer
 
-Models = Transformer | Step | Sequence[Transformer | Step]
-"""One model or an ensemble; steps are models laid out for decoding, which is worth keeping between calls."""
+Models = Transformer | FlatTransformer | Sequence[Transformer | FlatTransformer]
+"""One model or an ensemble; flat ones are laid out for decoding, which is worth keeping between calls."""
 Term = tuple[tuple[int, ...], ...]
 """A term that must appear, in any one of its spellings (with and without a leading space, say)."""
 
@@ -51,7 +51,7 @@ def never() -> bool:
 class Plan:
     """What holds for all sentences of one call."""
 
-    steps: tuple[Step, ...]
+    models: tuple[FlatTransformer, ...]
     options: DecodeConfig
     start: int = 1
     end: int = 2
@@ -61,18 +61,14 @@ class Plan:
     record: Record | None = None
     should_stop: Callable[[], bool] = never
 
-    @cached_property
-    def models(self) -> tuple[Transformer, ...]:
-        return tuple(step.model for step in self.steps)
-
     @property
     def device(self) -> torch.device:
-        return self.models[0].tokens.weight.device
+        return self.models[0].model.device
 
     @property
     def reads(self) -> bool:
         """There is an encoder, which reads the source; else the decoder goes on from it."""
-        return self.models[0].config.family == "encoder-decoder"
+        return self.models[0].config.reads
 
     def sentence(
         self,
@@ -105,12 +101,17 @@ class Plan:
         return min(ends, default=2**31) - n_context + 1
 
 
-def checked(models: Models) -> tuple[Step, ...]:
+def laid_out(model: Transformer, int8: bool = False) -> FlatTransformer:
+    """A model's weights as its engine wants them, which is worth keeping between calls."""
+    return FlatTransformer(model, int8)
+
+
+def checked(models: Models) -> tuple[FlatTransformer, ...]:
     """One model or an ensemble, ready to decode."""
-    models = (models,) if isinstance(models, Transformer | Step) else models
-    steps = tuple(model if isinstance(model, Step) else Step(model) for model in models)
-    kinds = {(step.model.config.family, step.model.config.vocab_size) for step in steps}
-    if len(kinds) != 1 or "encoder" in {family for family, _ in kinds}:
+    models = (models,) if isinstance(models, Transformer | FlatTransformer) else models
+    flat = tuple(laid_out(each) if isinstance(each, Transformer) else each for each in models)
+    kinds = {(each.config.family, each.config.vocab_size) for each in flat}
+    if len(kinds) != 1 or not all(each.config.writes for each in flat):
         found = (
             ", ".join(f"{family} of {n_tokens} tokens" for family, n_tokens in sorted(kinds))
             or "no model"
@@ -119,5 +120,5 @@ def checked(models: Models) -> tuple[Step, ...]:
             f"Decoding needs models that write, all of one family and with one vocabulary.\nFound: {found}.",
             "Give runs that were trained with the same tokenizer.",
         )
-    assert not any(step.model.training for step in steps), "a model that decodes is in eval mode"
-    return steps
+    assert not any(each.model.training for each in flat), "a model that decodes is in eval mode"
+    return flat

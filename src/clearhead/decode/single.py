@@ -12,7 +12,7 @@ from torch import Tensor
 
 from clearhead.decode.batches import staying
 from clearhead.decode.choice import draw, top
-from clearhead.decode.forward import forward_of
+from clearhead.decode.engine import engine_for
 from clearhead.decode.hypothesis import Hypothesis, Node, grown
 from clearhead.decode.plan import Plan, Sentence
 from clearhead.decode.ranking import Ranking, hypothesis
@@ -55,8 +55,8 @@ class Single:
 
     def __init__(self, plan: Plan, sentences: Sequence[Sentence]) -> None:
         self.plan, self.rules, self.ranking = plan, Rules(plan), Ranking(plan.options)
-        self.forward = forward_of(plan, sentences, width=1)
-        log_probs, nodes = read_prompts(self.forward, sentences)
+        self.forward = engine_for(plan)
+        log_probs, nodes = read_prompts(self.forward, sentences, 1)
         self.drafts = [
             Draft(
                 sentence,
@@ -91,7 +91,7 @@ class Single:
         return tokens
 
     def written(self) -> Int[Tensor, "N 1 T"]:
-        return texts([[draft.node] for draft in self.drafts], 1, self.forward.device)
+        return texts([[draft.node] for draft in self.drafts], 1, self.plan.device)
 
     def take_done(self) -> list[tuple[Sentence, list[Hypothesis]]]:
         """The sentences that are finished, with their outputs; they leave the batch."""
@@ -102,7 +102,7 @@ class Single:
         places = staying(done)
         self.drafts = [self.drafts[place] for place in places]
         if places:
-            rows = torch.tensor(places, device=self.forward.device)
+            rows = torch.tensor(places, device=self.plan.device)
             self.tokens = self.tokens[rows]
             self.forward.keep(rows)
         return results

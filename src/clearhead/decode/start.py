@@ -6,21 +6,21 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from clearhead.decode.forward import Cached, Uncached, padded
+from clearhead.decode.engine import Engine, padded
 from clearhead.decode.hypothesis import Node, grown
 from clearhead.decode.plan import Sentence
 from clearhead.decode.rules import NOTHING
 
 
 def read_prompts(
-    forward: Cached | Uncached, sentences: Sequence[Sentence]
+    engine: Engine, sentences: Sequence[Sentence], width: int
 ) -> tuple[Float[Tensor, "N 1 V"], list[Node | None]]:
     """The log-probabilities of the first token to choose, and the prefixes that are already written."""
     longest = max(sentence.n_prefix for sentence in sentences)
-    log_probs = forward.read_prompts(longest + 1)
+    log_probs = engine.read(sentences, width)
     if not longest:
         return log_probs, [None] * len(sentences)
-    tokens = padded([sentence.prefix for sentence in sentences], forward.device, left=True)
+    tokens = padded([sentence.prefix for sentence in sentences], log_probs.device, left=True)
     written = log_probs[:, :-1].gather(2, tokens[..., None])[..., 0].tolist()
     return log_probs[:, -1:], [
         chain(sentence.prefix, row) for sentence, row in zip(sentences, written, strict=True)

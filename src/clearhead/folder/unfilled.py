@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ModelFileError
-from clearhead.model import Transformer
+from clearhead.model import Transformer, build
 
 
 class Undrawn(TorchFunctionMode):
@@ -38,7 +38,7 @@ def unfilled(config: ModelConfig, n_bytes: int, path: Path) -> Transformer:
             "Take config.toml and the weights from the same run.",
         )
     with torch.device("meta"), Undrawn():
-        return Transformer(config)
+        return build(config)
 
 
 def least_bytes(config: ModelConfig) -> int:

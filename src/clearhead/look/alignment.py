@@ -61,7 +61,7 @@ def align(
 ) -> Alignment:
     """The alignment of a source and an output, both ids without special tokens; labels are their tokens as text."""
     trace = Trace()
-    device = model.tokens.weight.device
+    device = model.device
     model(
         torch.tensor([[*source, end]], device=device),
         torch.tensor([[start, *target]], device=device),

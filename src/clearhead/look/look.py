@@ -266,7 +266,7 @@ class Look:
         stack, n = getattr(self.model, stack_name), min(n, self.logits.size(-1))
         layers = []
         for index in range(len(stack.layers)):
-            x = self.seen[f"{stack_name}.{index}.resid_post"].to(self.model.tokens.weight.device)
+            x = self.seen[f"{stack_name}.{index}.resid_post"].to(self.model.device)
             logits = self.model.logits(stack.norm(x)[None])[0].float().cpu()
             best = logits.topk(n).indices.tolist()
             layers.append(
@@ -371,7 +371,7 @@ def replayed(
     edits: Mapping[str, Edit] | None = None,
 ) -> dict[str, Tensor]:
     """Every tensor of one pass over a finished output, on the CPU and without a batch dimension."""
-    trace, device = Trace(edits), model.tokens.weight.device
+    trace, device = Trace(edits), model.device
     sides = [torch.tensor([side], device=device) if side else None for side in (source, target)]
     model(*sides, tap=trace)
     return {path: tensor[0].float().cpu() for path, tensor in trace.seen.items()}

@@ -117,7 +117,7 @@ def log_probs(
     edits: Mapping[str, Edit],
 ) -> Float[Tensor, " R"]:
     """The log-probability of what was said, when this is read instead."""
-    device = look.model.tokens.weight.device
+    device = look.model.device
     sides = [torch.tensor([side], device=device) if side else None for side in (source, target)]
     logits = look.model(*sides, tap=Trace(edits))[0].float().cpu()
     ids = [token.id for token in outputs(look)[1]]

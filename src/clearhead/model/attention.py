@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from clearhead.model.cache import NO_CACHE, KeysValues, Memory
 from clearhead.model.tap import SILENT, Tap
 
 
@@ -27,7 +26,7 @@ def attend(
     dropout: float = 0.0,
     tap: Tap = SILENT,
 ) -> Float[Tensor, "B H T K"]:
-    """softmax(q kᵀ / √d_k) v: fused when nobody listens, spelled out when somebody does, with the same result."""
+    """softmax(q kᵀ / √d_k) v: fused when nobody listens, else spelled out, with the same result."""
     if not tap.listening:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
     scores = tap("scores", q @ k.mT)  # (B, H, T, S)
@@ -38,7 +37,7 @@ def attend(
 
 
 class Attention(nn.Module):
-    """Multi-head attention; Wq, Wk and Wv are the thirds of one matrix, so that self-attention is one product."""
+    """Multi-head attention; Wq, Wk, Wv are thirds of one matrix: self-attention is one product."""
 
     def __init__(self, d_model: int, n_heads: int, dropout: float = 0.0, bias: bool = True) -> None:
         super().__init__()
@@ -50,23 +49,18 @@ class Attention(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B T D"],
-        source: Float[Tensor, "N S D"] | None = None,
+        source: Float[Tensor, "B S D"] | None = None,
         mask: Bool[Tensor, "..."] | None = None,
-        cache: Memory = NO_CACHE,
         tap: Tap = SILENT,
     ) -> Float[Tensor, "B T D"]:
-        """Self-attention, or cross-attention where there is a source; B may be a multiple of its N sentences."""
+        """Self-attention, or cross-attention where there is a source."""
         if source is None:
             q, k, v = split_heads(self.qkv(x), 3 * self.n_heads).chunk(3, dim=1)
-            k, v = cache.extend(k, v)
         else:
-            k, v = cache.recall(lambda: self.keys_and_values(source))
-            q = self.queries(
-                x.reshape(k.size(0), -1, x.size(-1))
-            )  # the beams of a sentence ask together
+            q, (k, v) = self.queries(x), self.keys_and_values(source)
         q, k, v = tap("q", q), tap("k", k), tap("v", v)
         z = tap("z", attend(q, k, v, mask, self.dropout if self.training else 0.0, tap))
-        out: Tensor = self.out(tap("concat", merge_heads(z).reshape(x.shape)))
+        out: Tensor = self.out(tap("concat", merge_heads(z)))
         return tap("out", out)
 
     def queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
@@ -74,10 +68,11 @@ class Attention(nn.Module):
         bias = None if self.qkv.bias is None else self.qkv.bias[:d_model]
         return split_heads(F.linear(x, self.qkv.weight[:d_model], bias), self.n_heads)
 
-    def keys_and_values(self, source: Float[Tensor, "B S D"]) -> KeysValues:
+    def keys_and_values(
+        self, source: Float[Tensor, "B S D"]
+    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S K"]]:
         d_model = source.size(-1)
         bias = None if self.qkv.bias is None else self.qkv.bias[d_model:]
-        k, v = split_heads(
-            F.linear(source, self.qkv.weight[d_model:], bias), 2 * self.n_heads
-        ).chunk(2, dim=1)
+        both = F.linear(source, self.qkv.weight[d_model:], bias)
+        k, v = split_heads(both, 2 * self.n_heads).chunk(2, dim=1)
         return k, v

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from clearhead.config import ModelConfig
 from clearhead.model.attention import Attention
-from clearhead.model.cache import NO_CACHE, Memory
 from clearhead.model.dropout import Dropout
 from clearhead.model.tap import SILENT, Tap
 
@@ -55,41 +54,32 @@ class Block(nn.Module):
         self,
         x: Float[Tensor, "B T D"],
         mask: Bool[Tensor, "..."] | None = None,
-        memory: Float[Tensor, "N S D"] | None = None,
-        memory_mask: Bool[Tensor, "N 1 1 S"] | None = None,
-        cache: Memory = NO_CACHE,
+        memory: Float[Tensor, "B S D"] | None = None,
+        memory_mask: Bool[Tensor, "#B 1 1 S"] | None = None,
         tap: Tap = SILENT,
     ) -> Float[Tensor, "B T D"]:
         x = tap("resid_pre", x)
-        x = self.add_norm(
-            self.norm_self, self.self_attention, x, None, mask, cache, tap=tap.into("self")
-        )
+        attend_to_itself = partial(self.self_attention, mask=mask)
+        x = self.add_norm(x, attend_to_itself, norm=self.norm_self, tap=tap.into("self"))
         if memory is not None:
-            x = self.add_norm(
-                self.norm_cross,
-                self.cross_attention,
-                x,
-                memory,
-                memory_mask,
-                cache,
-                tap=tap.into("cross"),
-            )
+            attend_to_memory = partial(self.cross_attention, source=memory, mask=memory_mask)
+            x = self.add_norm(x, attend_to_memory, norm=self.norm_cross, tap=tap.into("cross"))
         x = tap("resid_mid", x)
-        x = self.add_norm(self.norm_ff, self.feed_forward, x, tap=tap.into("ff"))
+        x = self.add_norm(x, self.feed_forward, norm=self.norm_ff, tap=tap.into("ff"))
         return tap("resid_post", x)
 
     def add_norm(
         self,
-        norm: nn.Module,
-        sublayer: nn.Module,
         x: Float[Tensor, "B T D"],
-        *context: object,
+        sublayer: Callable[..., Tensor],
+        *,
+        norm: nn.Module,
         tap: Tap,
     ) -> Float[Tensor, "B T D"]:
         """LayerNorm(x + Sublayer(x)) as in the paper, or x + Sublayer(LayerNorm(x))."""
         if self.norm_first:
-            return tap("add", x + self.dropout(sublayer(tap("norm", norm(x)), *context, tap=tap)))
-        return tap("norm", norm(tap("add", x + self.dropout(sublayer(x, *context, tap=tap)))))
+            return tap("add", x + self.dropout(sublayer(tap("norm", norm(x)), tap=tap)))
+        return tap("norm", norm(tap("add", x + self.dropout(sublayer(x, tap=tap)))))
 
 
 def attention(config: ModelConfig) -> Attention:

@@ -14,13 +14,13 @@ def padding(real: Bool[Tensor, "B S"]) -> Bool[Tensor, "B 1 1 S"]:
     return (real | (first & ~real.any(dim=1, keepdim=True)))[:, None, None]
 
 
-def causal(n_new: int, n_past: int = 0, device: torch.device | None = None) -> Bool[Tensor, "T S"]:
+def causal(n: int, device: torch.device | None = None) -> Bool[Tensor, "T T"]:
     """Row t may look at everything up to and including itself."""
-    return torch.ones(n_new, n_past + n_new, dtype=torch.bool, device=device).tril(n_past)
+    return torch.ones(n, n, dtype=torch.bool, device=device).tril()
 
 
-def causal_from(start: Int[Tensor, " B"], n_new: int, n_past: int) -> Bool[Tensor, "B 1 T S"]:
-    """Causal, for rows that begin at different slots: what lies before a row's start is not part of it."""
-    slots = torch.arange(n_past + n_new, device=start.device)
-    here = slots[n_past:, None] == slots
-    return ((slots >= start[:, None, None]) & causal(n_new, n_past, start.device) | here)[:, None]
+def causal_from(start: Int[Tensor, " B"], n: int) -> Bool[Tensor, "B 1 T T"]:
+    """Causal, for texts padded on the left: what lies before a text's start is not part of it."""
+    slots = torch.arange(n, device=start.device)
+    here = slots[:, None] == slots
+    return ((slots >= start[:, None, None]) & causal(n, start.device) | here)[:, None]

@@ -1,7 +1,5 @@
 """Where a token stands, as a vector added to its own: attention itself sees a set, not a sequence."""
 
-from typing import Protocol
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -16,13 +14,6 @@ def sinusoids(positions: Int[Tensor, "..."], d_model: int) -> Float[Tensor, "...
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2).float()
 
 
-class Positions(Protocol):
-    """A vector for each position; both kinds below are called the same way."""
-
-    def __call__(self, positions: Int[Tensor, "#B T"], end: int) -> Float[Tensor, "#B T D"]:
-        """The vectors of these positions, all of which lie before `end`."""
-
-
 class SinusoidalPositions(nn.Module):
     """The paper's sines and cosines, which reach any length; the first ones are kept in a table."""
 
@@ -35,6 +26,7 @@ class SinusoidalPositions(nn.Module):
         )
 
     def forward(self, positions: Int[Tensor, "#B T"], end: int) -> Float[Tensor, "#B T D"]:
+        """The vectors of these positions, all of which lie before `end`."""
         if end <= len(self.table):
             return self.table[positions]
         return sinusoids(positions, self.table.size(1)).to(self.table)
@@ -48,10 +40,11 @@ class LearnedPositions(nn.Module):
         self.table = nn.Parameter(torch.empty(n_positions, d_model))
 
     def forward(self, positions: Int[Tensor, "#B T"], end: int) -> Float[Tensor, "#B T D"]:
+        """The vectors of these positions, all of which lie before `end`."""
         if end > len(self.table):
             raise ModelError(
-                f"A sequence of {end} tokens is longer than model.max_positions = {len(self.table)}, "
-                f"as far as its learned positions go.",
+                f"A sequence of {end} tokens is longer than model.max_positions = "
+                f"{len(self.table)}, as far as its learned positions go.",
                 'Shorten it, or train with model.positions = "sinusoidal".',
             )
         return self.table[positions]

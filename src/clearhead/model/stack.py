@@ -6,7 +6,6 @@ from torch import Tensor, nn
 
 from clearhead.config import ModelConfig
 from clearhead.model.block import Block, norm
-from clearhead.model.cache import NO_CACHE, Cache, NoCache
 from clearhead.model.dropout import Dropout
 from clearhead.model.positions import LearnedPositions, SinusoidalPositions
 from clearhead.model.tap import SILENT, Tap
@@ -35,33 +34,27 @@ class Stack(nn.Module):
         self,
         tokens: Float[Tensor, "B T D"],
         mask: Bool[Tensor, "..."] | None = None,
-        memory: Float[Tensor, "N S D"] | None = None,
-        memory_mask: Bool[Tensor, "N 1 1 S"] | None = None,
+        memory: Float[Tensor, "B S D"] | None = None,
+        memory_mask: Bool[Tensor, "#B 1 1 S"] | None = None,
         types: Int[Tensor, "B T"] | None = None,
-        cache: Cache | NoCache = NO_CACHE,
         tap: Tap = SILENT,
     ) -> Float[Tensor, "B T D"]:
-        x = self.dropout(self.embed(tokens, types, cache, tap))
+        x = self.dropout(self.embed(tokens, types, tap))
         for index, block in enumerate(self.layers):
-            x = block(x, mask, memory, memory_mask, cache.layer(index), tap.into(str(index)))
+            x = block(x, mask, memory, memory_mask, tap=tap.into(str(index)))
         return tap("out", self.norm(x))
 
     def embed(
         self,
         tokens: Float[Tensor, "B T D"],
         types: Int[Tensor, "B T"] | None,
-        cache: Cache | NoCache,
         tap: Tap,
     ) -> Float[Tensor, "B T D"]:
         """Token vectors + position vectors (+ segment vectors)."""
-        n_new = tokens.size(1)
-        positions = self.positions(cache.positions(n_new, tokens.device), cache.reach(n_new))
+        n_tokens = tokens.size(1)
+        positions = self.positions(torch.arange(n_tokens, device=tokens.device)[None], n_tokens)
         x = tap("tokens", tokens) + tap("positions", positions)
         if self.types is not None:
-            x = x + tap(
-                "types",
-                self.types(
-                    torch.zeros_like(x[..., 0], dtype=torch.long) if types is None else types
-                ),
-            )
+            first = tokens.new_zeros(tokens.shape[:2], dtype=torch.long)
+            x = x + tap("types", self.types(first if types is None else types))
         return tap("embedded", self.norm_embedding(x))

@@ -1,7 +1,8 @@
 """The Transformer: ids in, logits out. One class makes the three families, and has no modes.
 
-Training, decoding and looking inside call the same methods; the cache and the tap are handed in, and their defaults do
-nothing. Nothing is stored on the modules, so threads may share a model.
+It is the figure of the paper: whole sequences, teacher-forced. Training and looking inside call the
+same methods; looking hands in a tap. Nothing is stored on the modules, so threads may share a model
+(it is thread-safe). Decoding has an engine of its own, the same arithmetic for one more token.
 """
 
 import math
@@ -15,7 +16,6 @@ from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
 from clearhead.model import masks
 from clearhead.model.block import ACTIVATIONS, norm
-from clearhead.model.cache import NO_CACHE, Cache, NoCache
 from clearhead.model.dropout import Dropout
 from clearhead.model.init import initialise
 from clearhead.model.stack import Stack
@@ -28,21 +28,25 @@ class Transformer(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        reads, writes = config.family != "decoder", config.family != "encoder"
         self.tokens = nn.Embedding(config.vocab_size, config.d_model)
-        if reads and writes and config.tie != "all":
+        if config.reads and config.writes and config.tie != "all":
             self.source_tokens = nn.Embedding(
                 config.source_vocab_size or config.vocab_size, config.d_model
             )
-        if reads:
+        if config.reads:
             self.encoder = Stack(config, config.n_encoder_layers)
-        if writes:
-            self.decoder = Stack(config, config.n_decoder_layers, cross=reads)
+        if config.writes:
+            self.decoder = Stack(config, config.n_decoder_layers, cross=config.reads)
         if config.n_classes:
             self.classifier = ClassifierHead(config)
         else:
-            self.head = TokenHead(config, transform=not writes)
+            self.head = TokenHead(config, transform=not config.writes)
         initialise(self, config)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.tokens.weight.device
 
     def forward(
         self,
@@ -51,7 +55,7 @@ class Transformer(nn.Module):
         real: Bool[Tensor, "B S"] | None = None,
         tap: Tap = SILENT,
     ) -> Float[Tensor, "..."]:
-        """All logits at once, as training sees them; `real` tells the source's tokens from its padding."""
+        """All logits at once, as in training; `real` tells the source's tokens from its padding."""
         mask = None if real is None else masks.padding(real)
         memory = None if source is None else self.encode(source, mask, tap=tap)
         if target is not None:
@@ -78,27 +82,19 @@ class Transformer(nn.Module):
     def decode(
         self,
         target: Int[Tensor, "B T"],
-        memory: Float[Tensor, "N S D"] | None = None,
-        mask: Bool[Tensor, "N 1 1 S"] | None = None,
-        cache: Cache | NoCache = NO_CACHE,
+        memory: Float[Tensor, "B S D"] | None = None,
+        mask: Bool[Tensor, "#B 1 1 S"] | None = None,
         tap: Tap = SILENT,
     ) -> Float[Tensor, "B T D"]:
         """For each target token, the vector that predicts the next; `mask` is the source's."""
-        own = cache.mask(target.size(1), target.device)
-        x: Tensor = self.decoder(
-            self.look_up(self.tokens, target),
-            own,
-            memory,
-            mask,
-            cache=cache,
-            tap=tap.into("decoder"),
-        )
-        cache.advance(target.size(1))
+        own = masks.causal(target.size(1), target.device)
+        tokens = self.look_up(self.tokens, target)
+        x: Tensor = self.decoder(tokens, own, memory, memory_mask=mask, tap=tap.into("decoder"))
         return x
 
     def logits(self, x: Float[Tensor, "B T D"], tap: Tap = SILENT) -> Float[Tensor, "B T V"]:
         """A score for every token of the vocabulary, from each vector of the last stack."""
-        tap = tap.into("encoder" if self.config.family == "encoder" else "decoder")
+        tap = tap.into("decoder" if self.config.writes else "encoder")
         return tap("logits", self.head(x, self.tokens.weight))
 
     def classify(
@@ -110,25 +106,21 @@ class Transformer(nn.Module):
         """A score for every class."""
         return tap.into("encoder")("classes", self.classifier(memory, mask))
 
-    def new_cache(self, capacity: int = 32) -> Cache:
-        """An empty cache for this model's decoder."""
-        return Cache(self.config.n_decoder_layers, capacity)
-
     def look_up(self, tokens: nn.Embedding, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        """Token vectors, times √d_model: position vectors have entries of about 1, and these should not drown."""
+        """Token vectors, times √d_model: beside positions, whose entries are about 1, they count."""
         try:
             vectors: Tensor = tokens(ids)
         except IndexError:
             raise ModelError(
-                f"Token ids from {ids.min()} to {ids.max()} do not fit a vocabulary of {tokens.num_embeddings}, "
-                f"whose ids are 0 to {tokens.num_embeddings - 1}.",
+                f"Token ids from {ids.min()} to {ids.max()} do not fit a vocabulary of "
+                f"{tokens.num_embeddings}, whose ids are 0 to {tokens.num_embeddings - 1}.",
                 "Use the tokenizer that the model was trained with.",
             ) from None
         return vectors * math.sqrt(self.config.d_model) if self.config.scale_embeddings else vectors
 
 
 class TokenHead(nn.Module):
-    """Scores against each token's vector; the encoder's (masked tokens) has one more layer, as in BERT."""
+    """Scores against each token's vector; for masked tokens it has one more layer, as in BERT."""
 
     def __init__(self, config: ModelConfig, transform: bool) -> None:
         super().__init__()

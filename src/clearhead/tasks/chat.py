@@ -18,11 +18,11 @@ from clearhead.data.examples import Conversation, Examples, Pair, conversations
 from clearhead.data.order import Ints
 from clearhead.data.prepare import prepare
 from clearhead.data.store import Store
-from clearhead.decode import stream
+from clearhead.decode import laid_out, stream
 from clearhead.errors import FolderError, TextError
 from clearhead.folder import RunFolder
 from clearhead.look import Look
-from clearhead.model import Step, Transformer
+from clearhead.model import Transformer
 from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.tasks.perplexity import Perplexity
 from clearhead.tasks.streams import Kept, whole
@@ -117,7 +117,7 @@ class Chatbot:
         self, model: Transformer, source: Tokenizer, target: Tokenizer, config: Config
     ) -> None:
         self.model, self.source, self.target, self.config = model, source, target, config
-        self.step = Step(model)
+        self.flat = laid_out(model)
         self.reads_question = config.model.family == "encoder-decoder"
         learned = config.model.positions == "learned"
         self.limit = min(
@@ -193,7 +193,7 @@ class Chatbot:
         asked = asked.but(n_best=1, max_length=asked.max_length or LENGTH)
         ids, notes = self.context(turns, asked)
         text = self.target.stream()
-        drawn = Kept(stream(self.step, ids, asked, blocked=self.blocked))
+        drawn = Kept(stream(self.flat, ids, asked, blocked=self.blocked))
         pieces: list[str] = []
         for token in drawn:
             pieces.append(text.push(token))

@@ -144,7 +144,7 @@ class Classifier:
     @torch.no_grad()
     def scores(self, rows: Sequence[Sequence[int]]) -> Float[Tensor, "N C"]:
         """The score of each label for each row of ids; rows of like length are read together."""
-        device = self.model.tokens.weight.device
+        device = self.model.device
         order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
         scores = torch.empty(len(rows), len(self.labels))
         while order:
@@ -314,7 +314,7 @@ def scored(
     model: Transformer, batches: Batches[LabelBatch]
 ) -> tuple[Float[Tensor, "N C"], Bool[Tensor, "N C"]]:
     """The scores of all classes for all texts, and which of them are right."""
-    device = model.tokens.weight.device
+    device = model.device
     found = [
         (model(batch.source.to(device), real=batch.source_mask.to(device)).cpu(), batch.labels)
         for batch in batches.fixed()

@@ -16,7 +16,7 @@ from clearhead.data.store import Store
 from clearhead.errors import ConfigError, DataError, NotFiniteError
 from clearhead.folder import RunFolder
 from clearhead.machine import cache_folder, device_for, keep_freed_memory
-from clearhead.model import Transformer
+from clearhead.model import build
 from clearhead.tasks.card import card
 from clearhead.tasks.defaults import with_defaults
 from clearhead.tasks.filming import Camera
@@ -73,7 +73,7 @@ def fit(
         store = corpus.train(made)
         refuse_other_examples(store, folder)
         torch.manual_seed(config.train.seed)
-        model = Transformer(config.model)
+        model = build(config.model)
         if (base := started_from(config, folder.path)) and folder.checkpoints.newest() is None:
             inherited = inherit(model, base, made.tokenizers)
             if ranks.first and all(line["kind"] != "inherited" for line in folder.log.lines()):

@@ -76,7 +76,7 @@ class Filler:
     def fill(self, text: str, n_best: int = 5) -> Filling:
         """The words that fit each gap (____), likeliest first; a word is one token, and all gaps are open at once."""
         parts, row = GAP.split(text), self.read(text)
-        scores = self.model(torch.tensor([row], device=self.model.tokens.weight.device))[0].cpu()
+        scores = self.model(torch.tensor([row], device=self.model.device))[0].cpu()
         places = [place for place, token in enumerate(row) if token == self.tokenizer.mask]
         return Filling(
             text,

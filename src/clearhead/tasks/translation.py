@@ -14,11 +14,11 @@ from clearhead.data.batches import Batches, ByLength, PairBatch, Recut, pair_bat
 from clearhead.data.encoding import Encoding, pair_encoding
 from clearhead.data.examples import Pair, pairs
 from clearhead.data.store import Store
-from clearhead.decode import Hypothesis, Term, decode, score
+from clearhead.decode import Hypothesis, Term, decode, laid_out, score
 from clearhead.errors import ConfigError, TextError, shown
 from clearhead.folder import RunFolder
 from clearhead.look import Alignment, Look, align
-from clearhead.model import Step, Transformer
+from clearhead.model import Transformer
 from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.tasks.task import Task, Tokenizers, with_vocabularies
 from clearhead.text import Tokenizer
@@ -107,7 +107,7 @@ class Translator:
         int8: bool = False,
     ) -> None:
         self.models, self.source, self.target, self.config = tuple(models), source, target, config
-        self.steps = tuple(Step(model, int8) for model in models)
+        self.flat = tuple(laid_out(model, int8) for model in models)
         learned = config.model.positions == "learned"
         self.limit = min(
             config.data.max_length,
@@ -204,7 +204,7 @@ class Translator:
         if not parts:
             return []
         sources = ended(self.source, [part.text for part in parts])
-        return decode(self.steps, sources, options, terms=[part.terms for part in parts])
+        return decode(self.flat, sources, options, terms=[part.terms for part in parts])
 
     def joined(
         self,
@@ -256,7 +256,7 @@ class Translator:
         """The log-probability of each given translation of a text."""
         sources = ended(self.source, [source for source, _ in pairs])
         targets = self.target.encode_batch([target for _, target in pairs])
-        found = score(self.steps, list(zip(sources, targets, strict=True)))
+        found = score(self.flat, list(zip(sources, targets, strict=True)))
         return [hypothesis.log_prob for hypothesis in found]
 
     def look(

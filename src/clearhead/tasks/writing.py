@@ -10,11 +10,11 @@ from clearhead.data.batches import Batches, Windows
 from clearhead.data.encoding import Encoding, text_encoding
 from clearhead.data.examples import running_text
 from clearhead.data.store import Store
-from clearhead.decode import stream
+from clearhead.decode import laid_out, stream
 from clearhead.errors import ConfigError, FolderError
 from clearhead.folder import RunFolder
 from clearhead.look import Look
-from clearhead.model import Step, Transformer
+from clearhead.model import Transformer
 from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.tasks.perplexity import Perplexity, sliding
 from clearhead.tasks.streams import Kept, Page, Until, as_text, whole
@@ -59,7 +59,7 @@ class Writer:
 
     def __init__(self, model: Transformer, tokenizer: Tokenizer, config: Config) -> None:
         self.model, self.tokenizer, self.config = model, tokenizer, config
-        self.step = Step(model)
+        self.flat = laid_out(model)
         learned = config.model.positions == "learned"
         self.window = (
             min(config.data.window, config.model.max_positions) if learned else config.data.window
@@ -164,7 +164,7 @@ class Writer:
             n_written = min(len(log_probs), len(ids) - 1)  # which the rules against repetition know
             n_new = min(n_wanted - len(log_probs), max(1, self.window - len(ids) + 1))
             found = yield from stream(
-                self.step,
+                self.flat,
                 ids[: len(ids) - n_written],
                 options.but(max_length=n_written + n_new, n_best=1),
                 prefix=ids[len(ids) - n_written :],

@@ -13,7 +13,7 @@ from torch import nn
 from clearhead.config import Config, TrainConfig
 from clearhead.data.batches import Batch, Batches
 from clearhead.data.order import mix
-from clearhead.model import Transformer
+from clearhead.model import Transformer, build
 from clearhead.train.averaging import MovingAverage, mean_weights
 from clearhead.train.course import Course, fitting_steps
 from clearhead.train.depth import freeze
@@ -282,7 +282,7 @@ def whole_model(job: Job) -> Transformer:
     """The model as it is measured: put together for the time, where its weights are split over processes."""
     model = job.model
     if job.config.shard and job.ranks.world > 1:
-        model = Transformer(job.model.config).to(next(job.model.parameters()).device)
+        model = build(job.model.config).to(next(job.model.parameters()).device)
         load(model.state_dict(), whole(job.model.state_dict()))
     return model.eval()
 

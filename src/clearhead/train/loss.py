@@ -78,7 +78,7 @@ def label_loss(
 @torch.no_grad()
 def total_loss(model: Transformer, loss: Loss, batches: Iterable[Any]) -> tuple[float, int]:
     """The sum of the losses over all batches, and how many there are."""
-    device = model.tokens.weight.device
+    device = model.device
     losses = [loss(model, batch.to(device)) for batch in batches]
     return sum(float(each) for each, _ in losses), sum(n for _, n in losses)
 

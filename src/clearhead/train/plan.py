@@ -8,7 +8,7 @@ from typing import Any
 
 from clearhead.config import Config, ModelConfig, TrainConfig
 from clearhead.data.batches import Batches
-from clearhead.model import Transformer
+from clearhead.model import build
 from clearhead.train.loss import Loss
 from clearhead.train.optimizer import optimizers
 from clearhead.train.ranks import Ranks
@@ -146,7 +146,7 @@ def probed(
 ) -> float:
     """Tokens per second that a model of this shape learns from on this machine."""
     enough = min(PROBE_SECONDS, PROBE_SHARE * budget)
-    transformer = Transformer(model)
+    transformer = build(model)
     objective, optimizer = Objective(transformer, loss, train), optimizers(transformer, train)
     n_tokens, begin, place = 0, 0.0, 0
     while place < 2 or time.monotonic() - begin < enough:

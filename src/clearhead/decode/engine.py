@@ -1,0 +1,182 @@
+"""What search knows of a model: a batch of sentences that is decoded one more token at a time."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from clearhead.decode.flat import FlatTransformer
+from clearhead.decode.plan import Plan, Sentence
+from clearhead.model import Tap, Transformer, masks
+
+
+class Engine(Protocol):
+    """Log-probabilities of the next token for every hypothesis of a batch, with a cache of its own."""
+
+    def read(self, sentences: Sequence[Sentence], width: int) -> Float[Tensor, "N T V"]:
+        """Begins with these sentences, each of which will have up to `width` hypotheses.
+
+        Answers with what follows each of the prompts' last tokens: all tokens of the longest
+        prefix, and the one before it.
+        """
+
+    def step(
+        self, tokens: Int[Tensor, "N W"], parents: Int[Tensor, "N W"] | None
+    ) -> Float[Tensor, "N W V"]:
+        """What follows these tokens, whose parents are hypotheses of the step before; None: one each."""
+
+    def keep(self, sentences: Int[Tensor, " R"]) -> None:
+        """The other sentences leave the batch."""
+
+    def join(self, other: "Engine") -> None:
+        """The sentences of another engine for the same model come in below."""
+
+
+class TransformerEngine:
+    """Many sentences at once through a flat Transformer; a step costs the new tokens alone."""
+
+    def __init__(self, flat: FlatTransformer) -> None:
+        self.flat = flat
+
+    def read(self, sentences: Sequence[Sentence], width: int) -> Float[Tensor, "N T V"]:
+        device, lengths = self.flat.model.device, [len(sentence.prompt) for sentence in sentences]
+        # Output is seldom much longer than its source; where it is, the cache grows.
+        expected = max(min(sentence.limit, len(sentence.source) + 16) for sentence in sentences)
+        self.cache = self.flat.new_cache(lengths, max(lengths) + width * expected)
+        if self.flat.config.reads:
+            self.flat.read(*sources(sentences, device), self.cache)
+        prompts = padded([sentence.prompt for sentence in sentences], device, left=True)
+        return self.flat(prompts, self.cache, n_followed(sentences)).log_softmax(dim=-1)
+
+    def step(
+        self, tokens: Int[Tensor, "N W"], parents: Int[Tensor, "N W"] | None
+    ) -> Float[Tensor, "N W V"]:
+        self.cache.grow(parents)
+        return self.flat(tokens, self.cache).log_softmax(dim=-1)
+
+    def keep(self, sentences: Int[Tensor, " R"]) -> None:
+        self.cache.keep(sentences)
+
+    def join(self, other: Engine) -> None:
+        assert isinstance(other, TransformerEngine), "two engines of one kind"
+        self.cache.join(other.cache)
+
+
+class TappedEngine:
+    """Every step from scratch, through the model and a tap, one sentence after the other.
+
+    It is slow, but edits see the sequences that a trace sees.
+    """
+
+    def __init__(self, model: Transformer, tap: Tap) -> None:
+        self.model, self.tap = model, tap
+        self.texts: list[Int[Tensor, "W T"]] = []
+        self.memories: list[tuple[Tensor, Tensor | None] | None] = []
+
+    def read(self, sentences: Sequence[Sentence], width: int) -> Float[Tensor, "N T V"]:  # noqa: ARG002
+        for sentence in sentences:
+            self.texts.append(torch.tensor([sentence.prompt], device=self.model.device))
+            self.memories.append(self.memory(sentence) if self.model.config.reads else None)
+        n_last = n_followed(sentences)
+        rows = [each[:, -n_last:] for each in self.log_probs()]
+        return torch.cat([F.pad(each, (0, 0, n_last - each.size(1), 0)) for each in rows])
+
+    def step(
+        self, tokens: Int[Tensor, "N W"], parents: Int[Tensor, "N W"] | None
+    ) -> Float[Tensor, "N W V"]:
+        for place, new in enumerate(tokens):
+            text = self.texts[place] if parents is None else self.texts[place][parents[place]]
+            self.texts[place] = torch.cat([text, new[:, None]], dim=1)
+        return torch.stack([each[:, -1] for each in self.log_probs()])
+
+    def keep(self, sentences: Int[Tensor, " R"]) -> None:
+        places = sentences.tolist()
+        self.texts = [self.texts[place] for place in places]
+        self.memories = [self.memories[place] for place in places]
+
+    def join(self, other: Engine) -> None:
+        assert isinstance(other, TappedEngine), "two engines of one kind"
+        self.texts += other.texts
+        self.memories += other.memories
+
+    def memory(self, sentence: Sentence) -> tuple[Tensor, Tensor | None]:
+        """What the encoder makes of the source, and its mask."""
+        source, mask = sources([sentence], self.model.device)
+        return self.model.encode(source, mask, tap=self.tap), mask
+
+    def log_probs(self) -> Iterator[Float[Tensor, "W T V"]]:
+        for text, read in zip(self.texts, self.memories, strict=True):
+            memory, mask = (None, None) if read is None else read
+            memory = None if memory is None else memory.expand(len(text), -1, -1)
+            x = self.model.decode(text, memory, mask, tap=self.tap)
+            yield self.model.logits(x, self.tap).log_softmax(dim=-1)
+
+
+class Ensemble:
+    """Several engines that decide together, by the mean of their probabilities."""
+
+    def __init__(self, engines: Sequence[Engine]) -> None:
+        self.engines = engines
+
+    def read(self, sentences: Sequence[Sentence], width: int) -> Float[Tensor, "N T V"]:
+        return log_mean([engine.read(sentences, width) for engine in self.engines])
+
+    def step(
+        self, tokens: Int[Tensor, "N W"], parents: Int[Tensor, "N W"] | None
+    ) -> Float[Tensor, "N W V"]:
+        return log_mean([engine.step(tokens, parents) for engine in self.engines])
+
+    def keep(self, sentences: Int[Tensor, " R"]) -> None:
+        for engine in self.engines:
+            engine.keep(sentences)
+
+    def join(self, other: Engine) -> None:
+        assert isinstance(other, Ensemble), "two engines of one kind"
+        for mine, theirs in zip(self.engines, other.engines, strict=True):
+            mine.join(theirs)
+
+
+def engine_for(plan: Plan) -> Engine:
+    """An engine for a new batch: the fast one, unless somebody wants to edit on the way."""
+    engines: list[Engine] = [
+        TransformerEngine(flat) if plan.tap is None else TappedEngine(flat.model, plan.tap)
+        for flat in plan.models
+    ]
+    return engines[0] if len(engines) == 1 else Ensemble(engines)
+
+
+def log_mean(log_probs: list[Tensor]) -> Float[Tensor, "..."]:
+    """The logarithm of the mean probability."""
+    return torch.stack(log_probs).logsumexp(dim=0) - math.log(len(log_probs))
+
+
+def n_followed(sentences: Sequence[Sentence]) -> int:
+    """How many of the prompts' last tokens are asked what follows them."""
+    return 1 + max(sentence.n_prefix for sentence in sentences)
+
+
+def sources(
+    sentences: Sequence[Sentence], device: torch.device
+) -> tuple[Int[Tensor, "N S"], Bool[Tensor, "N 1 1 S"] | None]:
+    """The sources side by side (collated), and a mask where some are shorter than others."""
+    lengths = torch.tensor([len(sentence.source) for sentence in sentences], device=device)
+    source = padded([sentence.source for sentence in sentences], device)
+    if lengths.min() == source.size(1):
+        return source, None
+    return source, masks.padding(torch.arange(source.size(1), device=device) < lengths[:, None])
+
+
+def padded(
+    rows: Sequence[Sequence[int]], device: torch.device, left: bool = False
+) -> Int[Tensor, "N S"]:
+    """Rows of one length, at least 1; what stands in the padding is never looked at."""
+    width = max(1, *map(len, rows))
+    fill = [[0] * (width - len(row)) for row in rows]
+    return torch.tensor(
+        [[*f, *row] if left else [*row, *f] for f, row in zip(fill, rows, strict=True)],
+        device=device,
+    )
