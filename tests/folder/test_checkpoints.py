@@ -1,5 +1,6 @@
 """What is saved is found again, whole or not at all."""
 
+import hashlib
 import random
 import shutil
 from collections.abc import Callable
@@ -8,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from clearhead.errors import ClearheadError, FolderError
+from clearhead import tensors
+from clearhead.errors import ClearheadError, FolderError, ModelFileError
 from clearhead.folder import RunFolder
 
 from .conftest import checkpoint_of, is_whole
@@ -165,3 +167,23 @@ def test_a_missing_file_is_named_with_those_that_there_are(saved):
         FolderError, match=r"no average.\nIt holds: optimizer.safetensors, state.json, weights"
     ):
         saved.checkpoints.newest().tensors("average")
+
+
+def test_the_newest_checkpoint_is_hashed_once_in_a_process(saved, monkeypatch):
+    checkpoints = RunFolder(saved.path).checkpoints
+    assert not checkpoints.open(2).is_verified
+    assert checkpoints.newest().is_verified
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("hashed again")
+
+    monkeypatch.setattr(hashlib, "file_digest", refuse)
+    monkeypatch.setattr(tensors, "framed", refuse)  # without it no hash of tensors begins
+    assert is_whole(checkpoints.newest(), 2)
+
+
+def test_what_was_not_hashed_before_is_hashed_as_it_is_read(saved):
+    newest = saved.checkpoints.newest()
+    flip(newest.path / "optimizer.safetensors")
+    with pytest.raises(ModelFileError):
+        saved.checkpoints.at(2).tensors("optimizer")

@@ -1,7 +1,8 @@
-"""Checkpoints: each is a folder that appears whole or not at all, is never written again, and proves its content.
+"""Checkpoints: each is a folder that is written atomically, never written again, and proves its content.
 
-A manifest, written last, names every file with its size and SHA-256; the folder has a stray's name until the manifest
-is on the disk. So a kill at any moment leaves the checkpoints that there were, or those and the new one.
+A manifest, written last, names every file with its size and SHA-256; the folder has a stray's name
+until all of it is on the disk. So a kill at any moment leaves the checkpoints that there were, or
+those and the new one.
 """
 
 import hashlib
@@ -44,24 +45,21 @@ class Checkpoint:
     def __init__(self, root: Path, name: str) -> None:
         self.root, self.name, self.path = root, name, root / name
         self.step = int(self.path.name)
+        self.is_verified = False
+        """Whether the content of all files has been hashed, and need not be as they are read."""
         self.warnings: tuple[str, ...] = ()
         """Why newer checkpoints were passed over."""
         self.files = self.manifest()
         self.state = self.read_state()
 
     def manifest(self) -> dict[str, tuple[int, str]]:
-        """Size and hash of each file, from a manifest that is to the byte what we would have written."""
+        """Size and hash of each file, from a manifest that is to the byte as we would write it."""
         content = read_inside(self.root, f"{self.name}/{MANIFEST}", MAX_MANIFEST)
         try:
             files = json.loads(content)["files"]
-            if (
-                content == manifest(self.step, files)
-                and STATE in files
-                and all(map(FILE.fullmatch, files))
-            ):
-                return {
-                    name: (proof["size"], str(proof["sha256"])) for name, proof in files.items()
-                }
+            is_ours = content == manifest(self.step, files) and all(map(FILE.fullmatch, files))
+            if is_ours and STATE in files:
+                return {name: (proof["size"], proof["sha256"]) for name, proof in files.items()}
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
             pass
         raise self.damaged(MANIFEST, "it does not say what a manifest says")
@@ -88,18 +86,24 @@ class Checkpoint:
                 f"It holds: {', '.join(sorted(self.files))}.",
             )
         return read_tensors(
-            self.root, f"{self.name}/{file}", sha256=self.files[file][1], expected=expected
+            self.root,
+            f"{self.name}/{file}",
+            sha256=self.files[file][1],
+            is_verified=self.is_verified,
+            expected=expected,
         )
 
-    def verify(self, content: bool = True) -> None:
-        """Refuse if a file is not what the manifest says, in size and, if asked for, in content."""
+    def verify(self) -> None:
+        """Refuse if a file is not what the manifest says, in size and, once, in content."""
         for name, (size, sha256) in self.files.items():
             with open_inside(self.root, f"{self.name}/{name}") as file:
                 found = os.fstat(file.fileno()).st_size
                 if found != size:
                     raise self.damaged(name, f"it has {found:,} bytes instead of {shown(size)}")
-                if content and hashlib.file_digest(file, "sha256").hexdigest() != sha256:
-                    raise self.damaged(name, "its SHA-256 is not that of the manifest")
+                if self.is_verified or hashlib.file_digest(file, "sha256").hexdigest() == sha256:
+                    continue
+                raise self.damaged(name, "its SHA-256 is not that of the manifest")
+        self.is_verified = True
 
     def damaged(self, file: str, reason: str) -> FolderError:
         return FolderError(
@@ -114,7 +118,7 @@ class Checkpoints:
     def __init__(self, root: Path, name: str) -> None:
         self.root, self.name, self.path = root, name, root / name
         self.whole: set[int] = set()
-        """Steps whose every byte this process has written or read: from then on it is enough to look at sizes."""
+        """Steps whose every byte this process has written or read: from then on, sizes will do."""
 
     def save(
         self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]
@@ -131,16 +135,17 @@ class Checkpoints:
         return path
 
     def newest(self) -> Checkpoint | None:
-        """The newest that is whole, with warnings about those that are not; never a fresh start in silence."""
+        """The newest that is whole, with warnings about newer ones that are not.
+
+        None, if there is nothing; where there is something, a run never begins anew in silence.
+        """
         warnings: list[str] = []
         for step in reversed(self.found()):
             try:
-                checkpoint = self.open(step)
-                checkpoint.verify()
+                checkpoint = self.verified(step)
             except ClearheadError as error:
                 warnings.append(str(error))
             else:
-                self.whole.add(step)
                 checkpoint.warnings = tuple(warnings)
                 return checkpoint
         if entries := self.entries():
@@ -157,6 +162,14 @@ class Checkpoints:
 
     def open(self, step: int) -> Checkpoint:
         return Checkpoint(self.root, f"{self.name}/{step:08d}")
+
+    def verified(self, step: int) -> Checkpoint:
+        """The checkpoint of a step, if it is whole; its content is hashed once in a process."""
+        checkpoint = self.open(step)
+        checkpoint.is_verified = step in self.whole
+        checkpoint.verify()
+        self.whole.add(step)
+        return checkpoint
 
     def steps(self) -> list[int]:
         """The steps of all that are whole, oldest first."""
@@ -197,17 +210,16 @@ class Checkpoints:
 
     def is_whole(self, step: int) -> bool:
         try:
-            self.open(step).verify(content=step not in self.whole)
+            self.verified(step)
         except ClearheadError:
             return False
-        self.whole.add(step)
         return True
 
     def found(self) -> list[int]:
         return sorted(int(name) for name in self.entries() if STEP.fullmatch(name))
 
     def entries(self) -> list[str]:
-        """All that lies there, but for strays, which were never committed, and hidden files, which are not ours."""
+        """All that lies there but strays, which were never whole, and hidden files, which are not ours."""
         if self.path.is_symlink():
             raise FolderError(
                 f"{self.path} is a link, and a run is one whole.",
