@@ -1,8 +1,8 @@
 """Files and folders that are written atomically (whole or not at all), and read without trust.
 
-What is being made has a stray's name, `NAME.tmp-PROCESS-TOKEN`, until all of it is on the disk; then
-it takes its own name in one rename. So a kill or a power cut at any moment leaves the old or the new,
-and perhaps a stray, which `sweep` removes.
+What is being made has a stray's name, `NAME.tmp-PROCESS-TOKEN`, until all of it is on the disk;
+then it takes its own name in one rename. So a kill or a power cut at any moment leaves the old or the
+new, and perhaps a stray, which `sweep` removes.
 """
 
 import errno
@@ -22,7 +22,7 @@ from clearhead.errors import DiskError, FolderError, shown
 
 STRAY = re.compile(r".+\.tmp-([0-9]{1,9})(-[0-9a-f]{8})?")
 SPARE = 2.2
-"""Free space that a save asks for, as a multiple of its size: for this one, and the next beside it."""
+"""Free space that a save asks for, as a multiple of its size: for this one and the next."""
 
 
 class HashedFile:
@@ -145,7 +145,7 @@ def make_folder(path: Path) -> None:
 
 
 def discard(path: Path) -> None:
-    """Remove a folder that may be there so that it is never seen half removed under its own name."""
+    """Remove a folder that may be there; it is never seen half removed under its own name."""
     stray = stray_name(path)
     with suppress(FileNotFoundError):  # another process was quicker
         path.rename(stray)
@@ -190,7 +190,7 @@ def alive(pid: int) -> bool:
 
 
 def open_inside(folder: Path, name: str) -> BufferedReader:
-    """A regular file of a folder, open for reading: nothing outside of it, and nothing that blocks."""
+    """A regular file of a folder, open for reading: nothing outside it, and nothing that blocks."""
     path = folder / name
     try:
         real = path.resolve(strict=True)

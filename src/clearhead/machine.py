@@ -68,16 +68,17 @@ def survives(program: str) -> bool:
     A virtual machine may advertise instructions that it does not have: a process that uses them
     is killed by a signal (SIGILL), which nothing can catch. So a child tries first.
     """
-    command = [sys.executable, "-c", program]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=TRIAL_SECONDS, check=False)  # noqa: S603
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-c", program], capture_output=True, timeout=TRIAL_SECONDS, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
 
 
 def has_bf16_products(device: "torch.device") -> bool:
-    """Whether products in bfloat16 work on the device; on a CPU, where they may kill, a child tries."""
+    """Whether products in bfloat16 work on the device; on a CPU they may kill, so a child tries."""
     import torch
 
     if device.type == "cuda":
@@ -86,12 +87,16 @@ def has_bf16_products(device: "torch.device") -> bool:
 
 
 def is_bf16(precision: str, device: "torch.device") -> bool:
-    """Whether a precision ("auto", "fp32", "bf16") means bfloat16 on the device; refused where it cannot be."""
+    """Whether a precision ("auto", "fp32", "bf16") means bfloat16 on the device.
+
+    It is refused where it cannot be.
+    """
     if precision == "auto":
         return device.type == "cuda" and has_bf16_products(device)
     if precision == "bf16" and not has_bf16_products(device):
         raise ConfigError(
-            f'train.precision = "bf16": products in bfloat16 do not work on this {device.type.upper()}.',
+            'train.precision = "bf16": products in bfloat16 do not work on this '
+            f"{device.type.upper()}.",
             'Use train.precision = "fp32", or "auto".',
         )
     return precision == "bf16"

@@ -115,4 +115,4 @@ def test_weights_and_log_lines_that_cannot_be_written_are_disk_errors_too(small_
         with pytest.raises(DiskError, match="No space left"):
             write()
     filler.unlink()
-    assert small_disk.verify() == []
+    assert small_disk.problems() == []

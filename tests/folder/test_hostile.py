@@ -316,7 +316,7 @@ def test_nothing_but_a_regular_file_of_the_folder_is_opened(run, tmp_path, name,
     path.rename(outside)
     trap(path, outside)
     with within(seconds=2):
-        problems = run.verify()
+        problems = run.problems()
     assert any(path.name in problem for problem in problems)
 
 
@@ -335,7 +335,7 @@ def test_checkpoints_that_lie_elsewhere_are_neither_read_nor_written(run, tmp_pa
     with run.lock():
         pass
     assert len(list((tmp_path / "elsewhere").iterdir())) == 2
-    assert any("is a link" in problem for problem in run.verify())
+    assert any("is a link" in problem for problem in run.problems())
 
 
 def test_a_log_that_is_a_link_is_not_followed(run, tmp_path):
@@ -356,7 +356,7 @@ def test_links_within_the_folder_are_followed(run):
 
 def test_a_run_may_be_reached_through_a_link(run, tmp_path):
     (tmp_path / "latest").symlink_to(run.path)
-    assert RunFolder.open(tmp_path / "latest").verify() == []
+    assert RunFolder.open(tmp_path / "latest").problems() == []
 
 
 class Canary:
@@ -376,7 +376,7 @@ def test_a_pickle_in_any_place_is_refused_and_never_run(run, tmp_path, name):
     torch.save(Canary(canary), zipped)
     for payload in (pickle.dumps(Canary(canary)) + b"\n", zipped.getvalue() + b"\n"):
         (run.path / name).write_bytes(payload)
-        assert run.verify()
+        assert run.problems()
         assert not canary.exists()
 
 
@@ -389,7 +389,7 @@ def test_any_bytes_in_any_place_meet_only_our_errors(steady_run, sealed, name, c
     (copy / "weights.safetensors").write_bytes(sealed)
     (copy / name).write_bytes(content)
     with within(seconds=2):
-        problems = RunFolder(copy).verify()
+        problems = RunFolder(copy).problems()
     assert problems or name == "metrics.jsonl"
     assert all(len(problem.splitlines()) <= 3 for problem in problems)
 

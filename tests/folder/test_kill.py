@@ -184,4 +184,4 @@ def test_the_watch_sees_what_is_not_atomic(run):
             os.fsync(file.fileno())
         os.truncate(path, len(content))
 
-    assert any(victim.verify() for victim in kills(run.path, overwrite))
+    assert any(victim.problems() for victim in kills(run.path, overwrite))

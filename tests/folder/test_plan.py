@@ -65,7 +65,7 @@ def test_a_file_that_is_no_plan_is_named_with_the_place(run, content, complaint)
     (run.path / "plan.json").write_bytes(content)
     with pytest.raises(FolderError, match=rf"plan.json is damaged: {complaint}"):
         run.plan()
-    assert any("plan.json is damaged" in problem for problem in run.verify())
+    assert any("plan.json is damaged" in problem for problem in run.problems())
 
 
 def test_a_plan_of_more_bytes_than_any_has_is_not_read(run):

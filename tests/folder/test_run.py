@@ -141,7 +141,7 @@ def test_the_tokenizer_of_another_model_is_refused_with_the_reason(run):
         TokenizerError, match=f"{OTHER.fingerprint}, config.toml has {TOKENIZER.fingerprint}"
     ):
         run.tokenizer()
-    assert any("is not the tokenizer" in problem for problem in run.verify())
+    assert any("is not the tokenizer" in problem for problem in run.problems())
 
 
 def test_the_weights_of_another_model_are_refused_with_the_reason(run):
@@ -193,9 +193,9 @@ def test_the_umask_is_honoured(tmp_path):
 def test_a_whole_run_has_nothing_wrong_with_it(run):
     run.checkpoints.save(*checkpoint_of(1))
     run.log.write({"step": 1})
-    assert run.verify() == []
+    assert run.problems() == []
     (run.path / "weights.safetensors").unlink()
-    assert run.verify() == [], "a run that is still in training has only checkpoints"
+    assert run.problems() == [], "a run that is still in training has only checkpoints"
 
 
 def test_all_that_is_wrong_is_told_at_once(run):
@@ -205,7 +205,7 @@ def test_all_that_is_wrong_is_told_at_once(run):
         (run.path / name).write_bytes((run.path / name).read_bytes()[:-40])
     (run.path / "metrics.jsonl").write_text("{]\n")
     (run.path / "checkpoints/notes.txt").touch()
-    problems = "\n".join(run.verify())
+    problems = "\n".join(run.problems())
     for part in (
         "config.toml",
         "metrics.jsonl:1",

@@ -135,7 +135,7 @@ def test_the_folder_is_whole_and_names_its_labels(one, several):
     )
     assert RunFolder(several).config().labels.several
     assert RunFolder(one).config().labels.temperature != 1
-    assert RunFolder(one).verify() == RunFolder(several).verify() == []
+    assert RunFolder(one).problems() == RunFolder(several).problems() == []
 
 
 def test_it_learns_which_words_are_good(one):

@@ -48,7 +48,7 @@ def test_each_objective_makes_its_loss_smaller_and_leaves_a_whole_run(place, fam
     reports = pretrained(place, family, f"learned-{family}", steps=30, train__learning_rate=0.02)
     losses = [report.loss for report in reports if isinstance(report, Step)]
     assert sum(losses[-3:]) < sum(losses[:3]) - 0.3
-    assert RunFolder(place / f"learned-{family}").verify() == []
+    assert RunFolder(place / f"learned-{family}").problems() == []
 
 
 @pytest.mark.parametrize("family", ["encoder", "encoder-decoder"])

@@ -7,10 +7,10 @@
     metrics.jsonl           one line per report
     film.jsonl              attention of every head on a few examples, at each validation
     card.md                 what it was trained on, and its scores
-    checkpoints/00012000/   manifest.json · state.json · weights.safetensors · optimizer.safetensors · …
+    checkpoints/00012000/   manifest.json · state.json · weights.safetensors · …
     lock                    while a process writes
 
-What it writes appears whole or not at all; what it reads may come from anyone, and nothing in it is run.
+What it writes appears whole or not at all; what it reads may come from anyone, and none of it is run.
 """
 
 from clearhead.folder.checkpoints import Checkpoint, Checkpoints

@@ -1,4 +1,4 @@
-"""Checkpoints: each is a folder that is written atomically, never written again, and proves its content.
+"""Checkpoints: each is a folder, written atomically and never again, that proves its content.
 
 A manifest, written last, names every file with its size and SHA-256; the folder has a stray's name
 until all of it is on the disk. So a kill at any moment leaves the checkpoints that there were, or
@@ -219,7 +219,7 @@ class Checkpoints:
         return sorted(int(name) for name in self.entries() if STEP.fullmatch(name))
 
     def entries(self) -> list[str]:
-        """All that lies there but strays, which were never whole, and hidden files, which are not ours."""
+        """All that lies there but strays, never whole, and hidden files, which are not ours."""
         if self.path.is_symlink():
             raise FolderError(
                 f"{self.path} is a link, and a run is one whole.",

@@ -1,4 +1,4 @@
-"""One process at a time writes to a run: the kernel keeps the lock, and forgets it when the process dies.
+"""One process at a time writes to a run: the kernel keeps the lock until the process ends or dies.
 
 The file says who holds it, for people, and for the file systems whose kernel keeps no locks.
 """
@@ -44,7 +44,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def acquire(path: Path) -> int:
-    """A locked descriptor of the file that has this name now, and not of one just removed by its owner."""
+    """A locked descriptor of the file that has this name now, and of none that was just removed."""
     while True:
         descriptor = os.open(
             path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666
@@ -66,7 +66,7 @@ def acquire(path: Path) -> int:
 
 
 def taken(descriptor: int, owner: re.Match[str] | None) -> bool:
-    """Whether another process holds the lock; where the kernel cannot say, whether its owner may be alive."""
+    """Whether another process holds the lock; if the kernel cannot say, whether it may be alive."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -13,7 +13,7 @@ MAX_LINE = 2**20
 
 
 class Log:
-    """An append-only file of reports. Before a run goes on, `cut` drops what it will report again."""
+    """An append-only file of reports (JSON lines); `cut` drops what a run will report again."""
 
     def __init__(self, root: Path, name: str) -> None:
         self.root, self.name, self.path = root, name, root / name
@@ -55,7 +55,10 @@ class Log:
         return FolderError(f"{self.path}:{number} is not a report.", "Remove the line.")
 
     def cut(self, step: int) -> None:
-        """Drop the reports beyond a step, all at once; one without a step belongs to that of the one before it."""
+        """Drop the reports beyond a step, all at once.
+
+        One without a step belongs to the step of the one before it.
+        """
         kept, current = [], 0
         for report in self.lines():
             current = report.get("step", current)

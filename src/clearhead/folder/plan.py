@@ -19,7 +19,7 @@ class Record(BaseModel):
 
     @classmethod
     def parsed(cls, content: bytes | dict[str, Any], path: object) -> Self:
-        """The record in JSON, or in what was JSON; a wrong one is a FolderError that names the file."""
+        """The record in JSON, or in its values; a wrong one is a FolderError that names the file."""
         try:
             if isinstance(content, dict):
                 return cls.model_validate(content, strict=False)  # where a tuple is a list
@@ -54,7 +54,7 @@ class RunPlan(Record):
     steps: Count
     """Updates that there were to be; `corrections` may have changed that."""
     seconds: float | None
-    """The time that there was to be; None: the number of updates was given, and time changes nothing."""
+    """The time there was to be; None: a number of updates was given, and time changes nothing."""
     reasons: tuple[str, ...]
     """Why the settings are what they are, for people."""
     n_examples: Count | None = None

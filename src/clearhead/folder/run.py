@@ -1,8 +1,9 @@
-"""A run folder, whole, portable and boring: everything that a model needs, and nothing that can run."""
+"""A run folder: everything that a model needs, in files that can be moved, and nothing that can run."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
@@ -62,12 +63,12 @@ class RunFolder:
         source_tokenizer: Tokenizer | None = None,
         plan: RunPlan | None = None,
     ) -> Self:
-        """A new run; its config comes last, for it makes a folder a run, which has all that it needs."""
+        """A new run; its config is written last, for it makes a folder a run."""
         run = cls(path)
         run.refuse_occupied()
-        tokenizers = {TOKENIZER: tokenizer} | (
-            {SOURCE_TOKENIZER: source_tokenizer} if source_tokenizer else {}
-        )
+        tokenizers = {TOKENIZER: tokenizer}
+        if source_tokenizer:
+            tokenizers[SOURCE_TOKENIZER] = source_tokenizer
         with disk_errors(run.path):
             make_folder(run.path)
         for name, learned in tokenizers.items():
@@ -102,13 +103,12 @@ class RunFolder:
                 f"Go on with: clearhead train {self.path}, or choose another --into.",
             )
         names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
-        if foreign := [
-            name for name in names if name not in BEFORE_CONFIG and not STRAY.fullmatch(name)
-        ]:
-            raise FolderError(
-                f"{self.path} is no run, and not empty: it holds {foreign[0]!a}.",
-                "Choose another --into.",
-            )
+        for name in names:
+            if name not in BEFORE_CONFIG and not STRAY.fullmatch(name):
+                raise FolderError(
+                    f"{self.path} is no run, and not empty: it holds {name!a}.",
+                    "Choose another --into.",
+                )
 
     def neighbours(self) -> list[str]:
         """Runs in the same place, or in the folder itself, for someone who mistook a name."""
@@ -119,24 +119,13 @@ class RunFolder:
         return found[:MAX_NEIGHBOURS]
 
     def config(self) -> Config:
-        content, name = read_inside(self.path, CONFIG, MAX_CONFIG), str(self.path / CONFIG)
-        if content.count(b".") > MAX_DOTS:
-            raise ConfigError(
-                f"{name} has more than {MAX_DOTS:,} dots, which no settings need.",
-                "Write it anew.",
-            )
-        try:
-            return config_from_toml(content.decode(), name)
-        except UnicodeDecodeError as error:
-            raise ConfigError(
-                f"{name} is not UTF-8: {error.reason} at byte {error.start}.", "Write it anew."
-            ) from None
+        return config_of(read_inside(self.path, CONFIG, MAX_CONFIG), str(self.path / CONFIG))
 
     def write_config(self, config: Config) -> None:
         self.write(CONFIG, to_toml(config))
 
     def plan(self) -> RunPlan:
-        """What the run was begun with, and how it was corrected; earlier versions kept it in the log."""
+        """What the run was begun with, and how it was corrected; earlier versions logged it."""
         if os.path.lexists(self.path / PLAN):
             return RunPlan.parsed(read_inside(self.path, PLAN, MAX_PLAN), self.path / PLAN)
         return plan_in_log(self.log.lines(), self.config().train.max_steps or 0, self.log.path)
@@ -167,15 +156,15 @@ class RunFolder:
         return self.read_tokenizer(SOURCE_TOKENIZER, own) if own else target, target
 
     def read_tokenizer(self, name: str, fingerprint: str) -> Tokenizer:
-        """A tokenizer, if it is the one that the model was trained with: any other would make nonsense of it."""
+        """A tokenizer, if the model was trained with it: with any other it would write nonsense."""
         try:
             tokenizer = Tokenizer.from_json(read_inside(self.path, name, MAX_TOKENIZER))
         except TokenizerError as error:
             raise error.at(self.path / name) from None
         if tokenizer.fingerprint != fingerprint:
             raise TokenizerError(
-                f"{self.path / name} is not the tokenizer that trained the model: "
-                f"its fingerprint is {tokenizer.fingerprint}, {CONFIG} has {fingerprint or 'none'}.",
+                f"{self.path / name} is not the tokenizer that trained the model: its fingerprint "
+                f"is {tokenizer.fingerprint}, {CONFIG} has {fingerprint or 'none'}.",
                 f"Take the {name} that was written with the model.",
             )
         return tokenizer
@@ -184,9 +173,8 @@ class RunFolder:
         """The model with the weights to use, or with those of a checkpoint, ready to be used."""
         name, sha256 = (WEIGHTS, None) if step is None else self.checkpoint_weights(step)
         model = unfilled(self.config().model, size_inside(self.path, name), self.path / name)
-        model.load_state_dict(
-            read_tensors(self.path, name, sha256=sha256, expected=model.state_dict()), assign=True
-        )
+        tensors = read_tensors(self.path, name, sha256=sha256, expected=model.state_dict())
+        model.load_state_dict(tensors, assign=True)
         return model.to(device).eval()
 
     def checkpoint_weights(self, step: int) -> tuple[str, str]:
@@ -208,18 +196,20 @@ class RunFolder:
         return sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())
 
     def write_weights(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put weights in the place of those to use; a process that has loaded the old ones is not disturbed."""
+        """Replace the weights to use; a process that has loaded the old ones keeps them."""
         needed = sum(tensor.nbytes for tensor in tensors.values())
-        check_same(
-            specs(tensors), specs(unfilled(self.config().model, needed, self.path).state_dict())
-        )
+        model = unfilled(self.config().model, needed, self.path)
+        check_same(specs(tensors), specs(model.state_dict()))
         require_space(self.path, needed)
         with atomic_file(self.path / WEIGHTS, needed) as file:
             write_tensors(file, tensors, seal=True)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Be the one process that writes here, and remove what dead ones left; of many ranks, the first locks."""
+        """Be the one process that writes here, and remove what dead ones left.
+
+        Of the processes that train together, the first locks.
+        """
         with disk_errors(self.path):
             make_folder(self.path)
         with locked(self.path / LOCK):
@@ -228,20 +218,35 @@ class RunFolder:
                 self.checkpoints.sweep()
             yield
 
-    def verify(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Everything that is wrong with the folder; nothing, if it can be used and trained on."""
-        problems: list[str] = []
-        for check in (self.config, self.tokenizers, self.plan, self.check_weights, self.check_log):
+        found: list[str] = []
+        readers: tuple[Callable[[], object], ...] = (
+            self.config,
+            self.tokenizers,
+            self.plan,
+            # before its end, a run has no weights
+            lambda: (self.has_weights() or not self.checkpoints.steps()) and self.model(),
+            lambda: sum(1 for log in (self.log, self.film) for _ in log.lines()),
+        )
+        for read in readers:
             try:
-                check()
+                read()
             except ClearheadError as error:
-                problems.append(error.whole)
-        return list(dict.fromkeys(problems + self.checkpoints.problems()))
+                found.append(error.whole)
+        return list(dict.fromkeys(found + self.checkpoints.problems()))
 
-    def check_weights(self) -> None:
-        if self.has_weights() or not self.checkpoints.steps():  # before its end, a run has none
-            self.model()
 
-    def check_log(self) -> None:
-        for _ in self.log.lines():
-            pass
+@lru_cache(maxsize=16)
+def config_of(content: bytes, name: str) -> Config:
+    """The settings in a config.toml; the same bytes are parsed once."""
+    if content.count(b".") > MAX_DOTS:
+        raise ConfigError(
+            f"{name} has more than {MAX_DOTS:,} dots, which no settings need.", "Write it anew."
+        )
+    try:
+        return config_from_toml(content.decode(), name)
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{name} is not UTF-8: {error.reason} at byte {error.start}.", "Write it anew."
+        ) from None
