@@ -1,5 +1,8 @@
 """`clearhead demo`: a model learns from nothing, in front of your eyes."""
 
+import os
+import shutil
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -53,4 +56,7 @@ def demo(
                 screen.show(report)
         if screen.stopped_by is not None:
             raise typer.Exit(128 + screen.stopped_by)
-    show.perform()
+    by_name = "clearhead" if shutil.which("clearhead") else os.path.relpath(sys.argv[0])
+    program = "python -m clearhead" if sys.argv[0].endswith("__main__.py") else by_name
+    for command in show.perform():
+        console.print(f"  {program} {command}", soft_wrap=True)

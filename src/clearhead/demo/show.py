@@ -2,8 +2,6 @@
 
 import bz2
 import os
-import shutil
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
@@ -60,15 +58,12 @@ class Show(ABC):
         self.print_examples()
         self.say("", f"The files are in {self.data}, {self.form}, as you would bring your own.")
 
-    def perform(self) -> None:
-        """Show what the trained model can do, measure it, and tell what to type next."""
+    def perform(self) -> list[str]:
+        """Show what the trained model can do, and how well; the value is what to type next."""
         self.write_files()
-        commands = [*self.print_results(), f"info {self.into}", self.yours]
-        by_name = "clearhead" if shutil.which("clearhead") else os.path.relpath(sys.argv[0])
-        program = "python -m clearhead" if sys.argv[0].endswith("__main__.py") else by_name
+        commands = self.print_results()
         self.say("What next", f"{self.limits} Try:")
-        for command in commands:
-            self.console.print(f"  {program} {command}", soft_wrap=True)
+        return [*commands, f"info {self.into}", self.yours]
 
     @abstractmethod
     def print_examples(self) -> None:
@@ -76,7 +71,7 @@ class Show(ABC):
 
     @abstractmethod
     def print_results(self) -> list[str]:
-        """What the trained model does and how well; returns commands to try with it."""
+        """What the trained model does and how well; the value is commands to try with it."""
 
     def write_files(self) -> None:
         """Write the text into a folder beside the run, atomically; one that is there stays."""

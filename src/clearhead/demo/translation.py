@@ -85,7 +85,7 @@ class TranslationShow(Show):
         alignments = (
             translator.align(text, said) for (text, _), said in zip(some, found, strict=True)
         )
-        self.print_lines(drawn(max(alignments, key=crossings)))
+        self.print_lines(blocks(max(alignments, key=crossings)))
 
 
 def crossings(alignment: Alignment) -> int:
@@ -94,7 +94,7 @@ def crossings(alignment: Alignment) -> int:
     return sum(before > after for before, after in combinations(places, 2))
 
 
-def drawn(alignment: Alignment) -> list[str]:
+def blocks(alignment: Alignment) -> list[str]:
     """The alignment as lines of text, output words downwards, source words across."""
     margin = max(map(len, alignment.target))
     lines = [" ".join([" " * margin, *alignment.source])]
