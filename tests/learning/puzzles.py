@@ -117,7 +117,16 @@ def learned(model: ModelConfig, batches: Batches, loss: Loss, steps: int, seed: 
     transformer = Transformer(model)
     config = TrainConfig(seed=seed, validate_every=steps, label_smoothing=0.0)
     judge = Judge(loss=lambda _: 0.0)  # the test measures, at the end
-    for _ in train(Job(transformer, batches, loss, config, steps, judge, MemoryKeeper())):
+    job = Job(
+        model=transformer,
+        batches=batches,
+        loss=loss,
+        config=config,
+        steps=steps,
+        judge=judge,
+        keeper=MemoryKeeper(),
+    )
+    for _ in train(job):
         pass
     return transformer.eval()
 

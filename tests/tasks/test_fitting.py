@@ -14,7 +14,7 @@ from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit
 from clearhead.tasks.split import split
-from clearhead.train import Step
+from clearhead.train import StepReport
 
 SMALL = ModelConfig(d_model=16, d_ff=32, n_heads=2, n_encoder_layers=1, n_decoder_layers=1)
 TRAIN = TrainConfig(max_steps=6, save_every=2, validate_every=3, ema=0.9)
@@ -59,7 +59,7 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     list(fit(TASKS[task], config, whole))
     for report in fit(TASKS[task], config, parts):
-        if isinstance(report, Step) and report.step == 5:
+        if isinstance(report, StepReport) and report.step == 5:
             break
     list(fit(TASKS[task], config, parts))
     hashes = [

@@ -11,7 +11,7 @@ from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit
 from clearhead.tasks.inherit import Inherited
-from clearhead.train import Step
+from clearhead.train import StepReport
 from tasks.small import small_config, trained, write_prose, write_reviews
 
 
@@ -46,7 +46,7 @@ def fine_tuned(place, name, **settings):
 @pytest.mark.parametrize("family", ["encoder", "decoder", "encoder-decoder"])
 def test_each_objective_makes_its_loss_smaller_and_leaves_a_whole_run(place, family):
     reports = pretrained(place, family, f"learned-{family}", steps=30, train__learning_rate=0.02)
-    losses = [report.loss for report in reports if isinstance(report, Step)]
+    losses = [report.loss for report in reports if isinstance(report, StepReport)]
     assert sum(losses[-3:]) < sum(losses[:3]) - 0.3
     assert RunFolder(place / f"learned-{family}").problems() == []
 

@@ -21,9 +21,8 @@ from clearhead import disk
 from clearhead.cli import main as command_line
 from clearhead.config import TrainConfig
 from clearhead.folder import log as folder_log
-from clearhead.train import joined_ranks, loop, next_token_loss
-from clearhead.train.state import whole
-from clearhead.train.update import Objective, shared, update
+from clearhead.train import Job, gathered, joined_ranks, loop, next_token_loss
+from clearhead.train.update import Objective, distribute, update
 from train.tiny import pair_batch, tiny_model
 
 GRACE = 20.0
@@ -115,14 +114,14 @@ def child(order: dict) -> int:
 
 def signal_at(number: int, step: int) -> None:
     """Have the process sent a signal during an update."""
-    seed_of = loop.seed_of
+    seed_at = Job.seed_at
 
     def seed(job, now):
         if now + 1 == step:
             os.kill(os.getpid(), number)
-        return seed_of(job, now)
+        return seed_at(job, now)
 
-    loop.seed_of = seed
+    Job.seed_at = seed
 
 
 def spoil_at(step: int) -> None:
@@ -145,10 +144,10 @@ def spoil_at(step: int) -> None:
 
 def note_examples(path: Path) -> None:
     """Have the examples of every batch written down, with its place in the data."""
-    batches_of = loop.batches_of
+    batches_at = Job.batches_at
 
     def noted(job, place):
-        batches = batches_of(job, place)
+        batches = batches_at(job, place)
         for i, batch in enumerate(batches):
             with path.open("a") as file:
                 file.write(
@@ -159,7 +158,7 @@ def note_examples(path: Path) -> None:
                 )
         return batches
 
-    loop.batches_of = noted
+    Job.batches_at = noted
 
 
 def gradients(path: Path) -> int:
@@ -167,10 +166,10 @@ def gradients(path: Path) -> int:
     config = TrainConfig(shard=path.name.startswith("sharded"))
     with joined_ranks(torch.device("cpu")) as ranks:
         model = tiny_model()
-        objective = shared(Objective(model, next_token_loss(0.1), config), config, ranks)
+        objective = distribute(Objective(model, next_token_loss(0.1), config), config, ranks)
         batches = [pair_batch(n) for n in range(4)][ranks.rank :: ranks.world]
         outcome = update(objective, batches, 0, 1e9, 1, ranks)
-        found = whole({name: parameter.grad for name, parameter in model.named_parameters()})
+        found = gathered({name: parameter.grad for name, parameter in model.named_parameters()})
     if ranks.first:
         save_file(
             {name: tensor.contiguous() for name, tensor in found.items()},

@@ -5,7 +5,7 @@ from itertools import pairwise, takewhile
 
 import pytest
 
-from clearhead.train import Chosen, Correction, Judge, Saved, Step, train
+from clearhead.train import Chosen, Correction, Judge, Saved, StepReport, train
 from clearhead.train import loop as loop_module
 from clearhead.train.update import Outcome
 from train.tiny import MemoryKeeper, loss_of, tiny_job
@@ -47,7 +47,7 @@ def budgeted_job(clock, monkeypatch, pace, keeper=None, steps=STEPS, validation=
 
     monkeypatch.setattr(loop_module, "update", timed)
     if keeper is None:  # nothing is learned here: only the clock matters
-        monkeypatch.setattr(loop_module, "apply", lambda job, state: None)
+        monkeypatch.setattr(loop_module.Run, "apply", lambda run: None)
     return tiny_job(keeper, steps=steps, judge=slow_judge(clock, validation), seconds=SECONDS, validate_every=None,
                     **changes)  # fmt: skip
 
@@ -86,7 +86,7 @@ def test_a_corrected_schedule_has_no_jumps_and_still_ends_at_nothing(monkeypatch
     clock, keeper = Clock(monkeypatch), MemoryKeeper()
     reports = list(train(budgeted_job(clock, monkeypatch, slow_at_first, keeper, steps=50)))
     assert any(isinstance(report, Correction) for report in reports)
-    rates = [report.learning_rate for report in reports if isinstance(report, Step)]
+    rates = [report.learning_rate for report in reports if isinstance(report, StepReport)]
     assert max(abs(one - other) for one, other in pairwise(rates[3:])) < 0.2 * max(rates)
     assert rates[-1] < 0.2 * max(rates)
 
@@ -117,4 +117,4 @@ def test_a_run_that_goes_on_repeats_the_corrections_and_changes_no_bit(monkeypat
 
 
 def losses(reports):
-    return [report.loss.hex() for report in reports if isinstance(report, Step)]
+    return [report.loss.hex() for report in reports if isinstance(report, StepReport)]

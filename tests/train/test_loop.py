@@ -10,7 +10,7 @@ from clearhead.train import (
     Judge,
     Note,
     Saved,
-    Step,
+    StepReport,
     Stopped,
     Validation,
     next_token_loss,
@@ -35,7 +35,7 @@ def reports_of(job, kind):
 
 
 def test_every_update_is_reported_once_and_in_order():
-    steps = reports_of(tiny_job(steps=7, accumulate=2), Step)
+    steps = reports_of(tiny_job(steps=7, accumulate=2), StepReport)
     assert [report.step for report in steps] == list(range(1, 8))
     assert steps[-1].epoch == pytest.approx(7 * 2 / len(SomePairs()))
 
@@ -50,7 +50,9 @@ def test_every_report_is_a_line_of_strict_json():
 
 
 def test_training_lowers_the_loss():
-    losses = [report.loss for report in reports_of(tiny_job(steps=30, validate_every=30), Step)]
+    losses = [
+        report.loss for report in reports_of(tiny_job(steps=30, validate_every=30), StepReport)
+    ]
     assert sum(losses[-5:]) < 0.9 * sum(losses[:5])
 
 
@@ -58,7 +60,7 @@ def test_the_learning_rate_falls_to_nothing_at_the_end():
     rates = [
         report.learning_rate
         for report in train(tiny_job(steps=25, validate_every=25))
-        if isinstance(report, Step)
+        if isinstance(report, StepReport)
     ]
     assert 0 < rates[-1] < 0.05 * max(rates)
 
@@ -100,7 +102,7 @@ def test_a_run_that_ran_out_of_patience_stays_ended_when_it_is_asked_again():
     first = tiny_job(keeper, steps=20, patience=2, judge=judge([1.0, 2.0, 1.5, 1.9]))
     list(train(first))
     second = tiny_job(keeper, steps=20, patience=2)
-    assert not reports_of(second, Step)
+    assert not reports_of(second, StepReport)
     assert same(weights_of(first), weights_of(second))
 
 
@@ -129,7 +131,8 @@ def test_the_weights_to_use_are_those_with_the_best_score_on_the_whole_validatio
 def test_a_seed_repeats_a_run_to_the_last_bit_and_another_does_not():
     runs = [tiny_job(seed=seed, model={"dropout": 0.2}) for seed in (1, 1, 2)]
     losses = [
-        [report.loss.hex() for report in train(job) if isinstance(report, Step)] for job in runs
+        [report.loss.hex() for report in train(job) if isinstance(report, StepReport)]
+        for job in runs
     ]
     assert losses[0] == losses[1] != losses[2]
     assert same(weights_of(runs[0]), weights_of(runs[1]))
@@ -143,7 +146,7 @@ def test_dropout_is_drawn_anew_in_every_update():
         learning_rate=1e-12,
         muon_learning_rate=1e-12,
     )
-    losses = [report.loss for report in train(job) if isinstance(report, Step)]
+    losses = [report.loss for report in train(job) if isinstance(report, StepReport)]
     assert len(set(losses)) == 4
 
 
@@ -167,9 +170,11 @@ def test_a_batch_that_does_not_fit_the_memory_is_cut_in_two_and_gives_the_same_r
         return next_token_loss(0.1)(model, batch)
 
     plenty, short = tiny_job(optimizer="adam"), tiny_job(loss=scarce, optimizer="adam")
-    expected = [report.loss for report in train(plenty) if isinstance(report, Step)]
+    expected = [report.loss for report in train(plenty) if isinstance(report, StepReport)]
     reports = list(train(short))
-    assert [r.loss for r in reports if isinstance(r, Step)] == pytest.approx(expected, rel=1e-3)
+    assert [r.loss for r in reports if isinstance(r, StepReport)] == pytest.approx(
+        expected, rel=1e-3
+    )
     notes = [report.text for report in reports if isinstance(report, Note)]
     assert len(notes) == 1
     assert "2 pieces" in notes[0]
@@ -195,7 +200,7 @@ def test_a_signal_ends_the_run_at_the_next_update_with_a_checkpoint_there():
     keeper, stop, reports = MemoryKeeper(), StopFlag(), []
     for report in train(tiny_job(keeper, save_every=100, stop=stop)):
         reports.append(report)
-        if isinstance(report, Step) and report.step == 3:
+        if isinstance(report, StepReport) and report.step == 3:
             stop.note(15, None)
     assert keeper.steps() == [4]
     assert reports[-1] == Stopped(4, "a signal asked for it", 15)
@@ -209,7 +214,7 @@ def test_a_run_stopped_by_a_signal_and_gone_on_with_equals_one_that_was_not(at):
     keeper, stop, first = MemoryKeeper(), StopFlag(), []
     for report in train(tiny_job(keeper, stop=stop, ema=0.9, patience=3)):
         first.append(report)
-        if at == 1 or (isinstance(report, Step) and report.step == at - 1):
+        if at == 1 or (isinstance(report, StepReport) and report.step == at - 1):
             stop.signal = 15
     rest = tiny_job(keeper, ema=0.9, patience=3)
     assert story([*first, *train(rest)]) == expected

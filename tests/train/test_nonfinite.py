@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearhead.errors import NotFiniteError
-from clearhead.train import Note, Step, next_token_loss, train
+from clearhead.train import Note, StepReport, next_token_loss, train
 from train.tiny import MemoryKeeper, same, tiny_job, weights_of
 
 AT = 3
@@ -97,7 +97,7 @@ def test_as_many_updates_as_allowed_are_left_out_and_told():
     weights, reports = {}, []
     for report in train(job):
         reports.append(report)
-        if isinstance(report, Step):
+        if isinstance(report, StepReport):
             weights[report.step] = weights_of(job)
     assert [report.text for report in reports if isinstance(report, Note)] == [
         "Update 3 is not finite and is left out."

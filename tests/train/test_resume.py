@@ -8,8 +8,7 @@ import torch
 
 from clearhead.data.batches import Batches
 from clearhead.errors import FolderError, NotFiniteError
-from clearhead.train import Correction, Note, Saved, Step, next_token_loss, train
-from clearhead.train import loop as loop_module
+from clearhead.train import Correction, Job, Note, Saved, StepReport, next_token_loss, train
 from train.tiny import (
     MemoryKeeper,
     SomePairs,
@@ -175,13 +174,13 @@ def test_all_counters_are_among_what_may_be_forgotten(uninterrupted):
     assert len(state["corrections"]) == 1
 
 
-@pytest.mark.parametrize("what", ["seed_of", "batches_of"])
+@pytest.mark.parametrize("what", ["seed_at", "batches_at"])
 def test_other_random_numbers_or_another_order_of_the_data_are_noticed(
     uninterrupted, what, monkeypatch
 ):
     story, keeper = uninterrupted
-    function = getattr(loop_module, what)
-    monkeypatch.setattr(loop_module, what, lambda job, place: function(job, place + 1))
+    function = getattr(Job, what)
+    monkeypatch.setattr(Job, what, lambda job, place: function(job, place + 1))
     assert differs(continued(keeper), story)
 
 
@@ -212,7 +211,7 @@ def test_a_change_of_circumstances_is_told(uninterrupted):
 def test_a_finished_run_is_not_trained_on(uninterrupted):
     story, keeper = uninterrupted
     job = demanding_job(AllKept({STEPS: keeper.kept[STEPS]}), corrections=())
-    assert not [report for report in train(job) if isinstance(report, Step)]
+    assert not [report for report in train(job) if isinstance(report, StepReport)]
     assert same(weights_of(job), story[-1])
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from clearhead.config import TrainConfig
 from clearhead.train import Ranks, next_token_loss
-from clearhead.train.update import Objective, split, update
+from clearhead.train.update import Objective, microbatches, update
 from train.tiny import gradients, pair_batch, tiny_model
 
 NO_CLIP = 1e9
@@ -36,7 +36,7 @@ def test_a_batch_in_pieces_gives_the_gradient_of_the_whole(rows, splits, seed):
 
 def test_accumulated_batches_give_the_gradient_of_one_large_batch():
     large = pair_batch(0, rows=12)
-    (one, whole), (other, parts) = updated([large]), updated(split(large, 3))
+    (one, whole), (other, parts) = updated([large]), updated(microbatches(large, 3))
     assert whole.loss == pytest.approx(parts.loss, rel=1e-5)
     assert_same_gradients(one, other)
 
@@ -44,7 +44,7 @@ def test_accumulated_batches_give_the_gradient_of_one_large_batch():
 @given(rows=st.integers(1, 9), n_pieces=st.integers(1, 12))
 def test_pieces_of_a_batch_hold_each_row_once_and_none_is_empty(rows, n_pieces):
     batch = pair_batch(0, rows)
-    pieces = split(batch, n_pieces)
+    pieces = microbatches(batch, n_pieces)
     assert all(len(piece.indices) for piece in pieces)
     for name in ("indices", "source", "target_out", "judged"):
         assert torch.equal(

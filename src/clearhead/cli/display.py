@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clearhead.tasks.inherit import Inherited
-from clearhead.train import Chosen, Correction, Note, Report, Step, Stopped, Validation
+from clearhead.train import Chosen, Correction, Note, Report, StepReport, Stopped, Validation
 from clearhead.train.plan import Plan
 
 LEVELS = " ▁▂▃▄▅▆▇█"
@@ -27,7 +27,7 @@ class Screen:
     def __init__(self, folder: Path, console: Console) -> None:
         self.folder, self.console = folder, console
         self.plan: Plan | None = None
-        self.step: Step | None = None
+        self.step: StepReport | None = None
         self.validation: Validation | None = None
         self.best: Validation | None = None
         self.losses: list[float] = []
@@ -38,7 +38,7 @@ class Screen:
         """Take in a report."""
         if isinstance(report, Plan):
             self.plan = report
-        elif isinstance(report, Step):
+        elif isinstance(report, StepReport):
             if self.step is not None and report.seconds > self.step.seconds:
                 speed = report.tokens / (report.seconds - self.step.seconds)
                 self.speed = (
@@ -98,7 +98,7 @@ class Lines(Screen):
 
     def show(self, report: Plan | Report) -> None:
         self.note(report)
-        if isinstance(report, Step) and (
+        if isinstance(report, StepReport) and (
             time.monotonic() - self.told > self.every or report.step == 1
         ):
             self.told = time.monotonic()
@@ -222,7 +222,7 @@ def mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def time_left(step: Step) -> str:
+def time_left(step: StepReport) -> str:
     """How long the rest takes at the pace so far."""
     seconds = round(step.seconds / step.step * (step.steps - step.step))
     minutes, seconds = divmod(seconds, 60)

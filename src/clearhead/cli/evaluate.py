@@ -105,7 +105,7 @@ def average(
     """
     from clearhead.errors import FolderError
     from clearhead.folder import RunFolder
-    from clearhead.train.averaging import mean_weights
+    from clearhead.train import mean_weights
 
     folder = RunFolder.open(run)
     steps = folder.checkpoints.steps()[-last:]

@@ -143,11 +143,11 @@ def with_tensorboard(reports: "Iterator[Plan | Report]", folder: Path) -> "Itera
     """The reports as they are, their numbers also written for TensorBoard."""
     from torch.utils.tensorboard import SummaryWriter
 
-    from clearhead.train import Step, Validation
+    from clearhead.train import StepReport, Validation
 
     with SummaryWriter(str(folder / "tensorboard")) as writer:
         for report in reports:
-            if isinstance(report, Step | Validation):
+            if isinstance(report, StepReport | Validation):
                 for name, value in report.line().items():
                     if isinstance(value, float):
                         writer.add_scalar(f"{report.line()['kind']}/{name}", value, report.step)

@@ -30,13 +30,13 @@ from clearhead.train import (
     Job,
     Judge,
     Report,
+    Validation,
+    gathered,
     joined_ranks,
     stop_on_signals,
     train,
 )
 from clearhead.train.plan import Plan, parse_budget, planned
-from clearhead.train.report import Validation
-from clearhead.train.state import whole
 
 Progress = Callable[[str, int, int | None], None]
 """Told what is being done, how much of it is done, and how much there is, where that is known."""
@@ -255,7 +255,7 @@ def recorded(job: Job, folder: RunFolder, corpus: Corpus) -> Iterator[Report]:
         for report in train(job):
             if isinstance(report, Validation):
                 camera.shoot(report)
-            weights = whole(job.model.state_dict()) if isinstance(report, Chosen) else {}
+            weights = gathered(job.model.state_dict()) if isinstance(report, Chosen) else {}
             if job.ranks.first:
                 if report not in job.corrections:
                     folder.log.write(report.line())

@@ -10,21 +10,23 @@ from clearhead.train.loss import (
     smoothed_cross_entropy,
     total_loss,
 )
-from clearhead.train.ranks import Ranks, joined_ranks
+from clearhead.train.parallel import Ranks, joined_ranks
 from clearhead.train.report import (
     Chosen,
     Correction,
     Note,
     Report,
     Saved,
-    Step,
+    StepReport,
     Stopped,
     Validation,
 )
 from clearhead.train.signals import stop_on_signals
+from clearhead.train.state import gathered, mean_weights
 
 __all__ = [
     "Chosen", "Correction", "Job", "Judge", "Loss", "Note", "Ranks", "Report", "Samples", "Saved",
-    "Step", "Stopped", "Validation", "joined_ranks", "label_loss", "masked_token_loss", "mean_loss",
-    "next_token_loss", "smoothed_cross_entropy", "stop_on_signals", "total_loss", "train",
+    "StepReport", "Stopped", "Validation", "gathered", "joined_ranks", "label_loss",
+    "masked_token_loss", "mean_loss", "mean_weights", "next_token_loss", "smoothed_cross_entropy",
+    "stop_on_signals", "total_loss", "train",
 ]  # fmt: skip

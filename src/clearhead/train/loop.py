@@ -1,4 +1,4 @@
-"""The training loop: a generator of reports. Who draws, writes or counts them is not its business."""
+"""The training loop: a generator of  Who draws, writes or counts them is not its business."""
 
 import math
 import signal
@@ -8,40 +8,42 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import nn
 
 from clearhead.config import Config, TrainConfig
 from clearhead.data.batches import Batch, Batches
 from clearhead.data.order import mix
 from clearhead.model import Transformer, build
-from clearhead.train.averaging import MovingAverage, mean_weights
-from clearhead.train.course import Course, fitting_steps
-from clearhead.train.depth import freeze
 from clearhead.train.loss import Loss
 from clearhead.train.nonfinite import not_finite
-from clearhead.train.optimizer import optimizers
-from clearhead.train.ranks import Ranks
+from clearhead.train.optimizer import freeze, optimizers
+from clearhead.train.parallel import Ranks
 from clearhead.train.report import (
     Chosen,
     Correction,
     Note,
     Report,
     Saved,
-    Step,
+    StepReport,
     Stopped,
     Validation,
 )
-from clearhead.train.schedule import learning_rate_factor
+from clearhead.train.schedule import Course, Stopwatch, rate_factor
 from clearhead.train.signals import StopFlag
-from clearhead.train.state import Keeper, State, Tensors, load, whole
-from clearhead.train.update import Objective, Outcome, shared, update
+from clearhead.train.state import (
+    Keeper,
+    MovingAverage,
+    State,
+    Tensors,
+    gathered,
+    load_tensors,
+    mean_weights,
+)
+from clearhead.train.update import Objective, Outcome, distribute, update
 
 VALIDATIONS = 12
-"""Looks at the validation set in a run, when nothing else is asked."""
+"""Validations in a run, when nothing else is asked."""
 MOST_PIECES = 64
 """Pieces a batch is cut into at most before a shortage of memory counts as an error."""
-
-
 Samples = tuple[tuple[str, str], ...]
 """A few inputs, each with what the model answers."""
 
@@ -65,7 +67,7 @@ class Judge:
     """The settings with what only validation can tell, such as a temperature."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """What to train, on what, judged by what, and how long."""
 
@@ -91,287 +93,253 @@ class Job:
     def save_every(self) -> int:
         return self.config.save_every or self.validate_every
 
+    def batches_at(self, place: int) -> list[Batch]:
+        """This process's batches for an update: a pure function of the place that all have come to together."""
+        first, stride = place + self.ranks.rank, self.ranks.world
+        return [self.batches.batch(first + i * stride) for i in range(self.config.accumulate)]
+
+    def seed_at(self, step: int) -> int:
+        """Where this process's random numbers for an update begin: deterministic, with no generator state to keep."""
+        return int(mix(self.config.seed, step, self.ranks.rank)[0] >> 1)
+
+    def circumstances(self) -> dict[str, Any]:
+        """What else the last bits of the weights depend on."""
+        return {
+            "torch": str(torch.__version__),
+            "threads": torch.get_num_threads(),
+            "processes": self.ranks.world,
+        }
+
 
 def train(job: Job) -> Iterator[Report]:
     """Train to the end of the course, from the newest checkpoint if there is one, and choose the weights to use."""
-    freeze(job.model, job.config.freeze)
-    objective = shared(Objective(job.model, job.loss, job.config), job.config, job.ranks)
-    state = yield from started(job)
-    watch = Watch(state.counters.seconds)
-    yield from looked_at(job, state, watch)
-    while not ended(job, state):
-        outcome = yield from advanced(job, state, objective)
-        state.counters.seconds = watch.update_done()
-        yield step_report(job, state, outcome)
+    run = Run(job)
+    yield from run.resume()
+    yield from run.validate_if_due()
+    while not run.is_over():
+        outcome = yield from run.advance()
+        yield run.step_report(outcome)
         if outcome.stop:
-            yield saved(job, state)
-            yield Stopped(
-                state.counters.step, "a signal asked for it", job.stop.signal or signal.SIGTERM
-            )
+            yield run.save()
+            number = job.stop.signal or signal.SIGTERM
+            yield Stopped(run.step, "a signal asked for it", number)
             return
-        yield from corrected(job, state, watch)
-        yield from looked_at(job, state, watch)
-        if is_due(state, job.save_every):
-            yield saved(job, state)
-    if state.counters.step < state.course.total:
-        yield Stopped(
-            state.counters.step, f"no better score in {state.counters.waited} validations"
+        yield from run.correct_course()
+        yield from run.validate_if_due()
+        if run.is_due(job.save_every):
+            yield run.save()
+    if run.step < run.state.course.total:
+        waited = run.state.counters.waited
+        yield Stopped(run.step, f"no better score in {waited} validations")
+    yield run.choose_weights()
+
+
+class Run:
+    """A job on its way: its state, and the time it takes."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        freeze(job.model, job.config.freeze)
+        self.objective = distribute(
+            Objective(job.model, job.loss, job.config), job.config, job.ranks
         )
-    yield from chosen(job, state)
+        average = MovingAverage(job.model, job.config.ema) if job.config.ema else None
+        self.state = State(job.model, optimizers(job.model, job.config), Course(job.steps), average)
+        self.watch = Stopwatch(0.0)
 
+    @property
+    def step(self) -> int:
+        return self.state.counters.step
 
-def started(job: Job) -> Generator[Report, None, State]:
-    """A fresh state, or that of the newest checkpoint."""
-    average = MovingAverage(job.model, job.config.ema) if job.config.ema else None
-    state = State(job.model, optimizers(job.model, job.config), Course(job.steps), average)
-    newest = job.keeper.newest()
-    if newest is not None:
-        state.restore(newest)
+    def resume(self) -> Iterator[Note]:
+        """Become what the newest checkpoint holds, if there is one."""
+        if (newest := self.job.keeper.newest()) is None:
+            return
+        self.state.restore(newest)
         yield from (Note(newest.step, warning) for warning in newest.warnings)
-        for what, now in circumstances(job).items():
+        for what, now in self.job.circumstances().items():
             if (before := newest.state["circumstances"].get(what)) != now:
                 yield Note(
                     newest.step,
                     f"{what} was {before} and is {now}: the same examples, but not the same bits.",
                 )
-    return state
+        self.watch = Stopwatch(self.state.counters.seconds)
 
+    def is_over(self) -> bool:
+        """Whether the course is run, or nothing was gained for as long as the patience lasts (early stopping)."""
+        out_of_patience = 0 < self.job.config.patience <= self.state.counters.waited
+        return self.step >= self.state.course.total or out_of_patience
 
-def circumstances(job: Job) -> dict[str, Any]:
-    """What else the last bits of the weights depend on."""
-    return {
-        "torch": str(torch.__version__),
-        "threads": torch.get_num_threads(),
-        "processes": job.ranks.world,
-    }
+    def is_due(self, every: int) -> bool:
+        """Whether now is the time for what happens every so many updates, and at the end."""
+        return self.step % every == 0 or self.step >= self.state.course.total
 
+    def advance(self) -> Generator[Report, None, Outcome]:
+        """One update; tried again in smaller pieces when memory is short, left out when it is not finite."""
+        job, counters = self.job, self.state.counters
+        batches = job.batches_at(counters.batches)
+        while (outcome := self.try_update(batches)) is None:
+            counters.splits *= 2
+            text = f"Out of memory: batches are cut into {counters.splits} pieces from here on."
+            yield Note(counters.step, text)
+        if outcome.finite:
+            self.apply()
+        else:
+            counters.skipped += 1
+            if counters.skipped > job.config.skip_nonfinite:
+                raise not_finite(job.model, job.loss, batches, counters.step + 1)
+            yield Note(counters.step, f"Update {counters.step + 1} is not finite and is left out.")
+        counters.step += 1
+        counters.batches += len(batches) * job.ranks.world
+        counters.tokens += outcome.tokens
+        counters.seconds = self.watch.note_update()
+        return outcome
 
-def ended(job: Job, state: State) -> bool:
-    """Whether the course is run, or nothing was gained for as long as the patience lasts."""
-    out_of_patience = 0 < job.config.patience <= state.counters.waited
-    return state.counters.step >= state.course.total or out_of_patience
-
-
-def is_due(state: State, every: int) -> bool:
-    """Whether now is the time for what happens every so many updates, and at the end."""
-    return state.counters.step % every == 0 or state.counters.step >= state.course.total
-
-
-def looked_at(job: Job, state: State, watch: "Watch") -> Iterator[Validation]:
-    """Validate where it is time; also after a stop that came before it could be done."""
-    if is_due(state, job.validate_every) and state.counters.step > state.counters.validated:
-        yield validated(job, state)
-        watch.validation_done()
-
-
-def advanced(job: Job, state: State, objective: nn.Module) -> Generator[Report, None, Outcome]:
-    """One update; tried again in smaller pieces when the memory is short, left out when it is not finite."""
-    counters = state.counters
-    batches = batches_of(job, counters.batches)
-    while True:
+    def try_update(self, batches: list[Batch]) -> Outcome | None:
+        """What an update found, with the gradients left on the parameters; None where memory was short."""
+        job, counters = self.job, self.state.counters
         try:
-            outcome = update(
-                objective,
+            return update(
+                self.objective,
                 batches,
-                seed_of(job, counters.step),
-                job.config.clip,
-                counters.splits,
-                job.ranks,
+                seed=job.seed_at(counters.step),
+                clip=job.config.clip,
+                splits=counters.splits,
+                ranks=job.ranks,
                 stop=lambda: job.stop.signal is not None,
             )
-            break
         except RuntimeError as error:
-            if not out_of_memory(error) or job.ranks.world > 1 or counters.splits >= MOST_PIECES:
+            at_limit = job.ranks.world > 1 or counters.splits >= MOST_PIECES
+            if at_limit or not is_out_of_memory(error):
                 raise
-        counters.splits *= 2
-        yield Note(
+            return None
+
+    def apply(self) -> None:
+        """Let the optimizers act on the gradients, at the learning rate of this point of the course."""
+        job, course = self.job, self.state.course
+        # The middle of the coming update, so that neither the first nor the last is idle.
+        middle = (course.progress(self.step) + course.progress(self.step + 1)) / 2
+        factor = rate_factor(job.config, job.model.config.d_model, self.step + 1, middle)
+        for optimizer in self.state.optimizers:
+            for group in optimizer.param_groups:
+                group.setdefault("peak", group["lr"])
+                group["lr"] = group["peak"] * factor
+            optimizer.step()
+        if self.state.average is not None:
+            self.state.average.update(job.model)
+
+    def step_report(self, outcome: Outcome) -> StepReport:
+        return StepReport(
+            self.step,
+            steps=self.state.course.total,
+            epoch=self.state.counters.batches / len(self.job.batches),
+            loss=outcome.loss,
+            learning_rate=self.state.optimizers[-1].param_groups[-1]["lr"],
+            gradient=outcome.gradient,
+            tokens=outcome.tokens,
+            seconds=self.state.counters.seconds,
+        )
+
+    def validate_if_due(self) -> Iterator[Validation]:
+        """Validate where it is time; also after a stop that came before it could be done."""
+        if self.is_due(self.job.validate_every) and self.step > self.state.counters.validated:
+            yield self.validate()
+            self.watch.note_validation()
+
+    def validate(self) -> Validation:
+        """Measure, and remember whether it was the best so far; without a score, the lowest loss is best."""
+        judge, counters = self.job.judge, self.state.counters
+        counters.validated = counters.step
+        model = self.model_to_judge()
+        loss = judge.loss(model)
+        score = None if judge.score is None else judge.score(model)
+        merit = self.job.ranks.from_first(-loss if score is None else score)
+        best = counters.best is None or merit > counters.best
+        if best:
+            counters.best, counters.best_step, counters.waited = merit, counters.step, 0
+        else:
+            counters.waited += 1
+        return Validation(
             counters.step,
-            f"Out of memory: batches are cut into {counters.splits} pieces from here on.",
+            loss=loss,
+            perplexity=math.exp(min(loss, 700)),
+            score=score,
+            score_name=judge.name,
+            best=best,
+            samples=judge.samples(model),
+            seconds=counters.seconds,
         )
-    if outcome.finite:
-        apply(job, state)
-    else:
-        counters.skipped += 1
-        if counters.skipped > job.config.skip_nonfinite:
-            raise not_finite(job.model, job.loss, batches, counters.step + 1)
-        yield Note(counters.step, f"Update {counters.step + 1} is not finite and is left out.")
-    counters.step += 1
-    counters.batches += len(batches) * job.ranks.world
-    counters.tokens += outcome.tokens
-    return outcome
 
+    def model_to_judge(self) -> Transformer:
+        """The model in evaluation mode: a gathered copy, where its weights are sharded over processes (FSDP)."""
+        model = self.job.model
+        if self.job.config.shard and self.job.ranks.world > 1:
+            model = build(model.config).to(model.device)
+            load_tensors(model.state_dict(), gathered(self.job.model.state_dict()))
+        return model.eval()
 
-def batches_of(job: Job, place: int) -> list[Batch]:
-    """This process's batches for an update: a pure function of the place that all have come to together."""
-    ranks = job.ranks
-    return [
-        job.batches.batch(place + i * ranks.world + ranks.rank)
-        for i in range(job.config.accumulate)
-    ]
+    def save(self) -> Saved:
+        """Put a checkpoint on disk and clear older ones away; only the first process writes."""
+        begin = time.monotonic()
+        job, tensors = self.job, self.state.tensors()
+        if job.ranks.first and self.step not in job.keeper.steps():
+            numbers = self.state.numbers() | {"circumstances": job.circumstances()}
+            job.keeper.save(self.step, tensors, numbers)
+            keep_last = max(job.config.keep_checkpoints, job.config.average_last)
+            job.keeper.prune(keep_last, self.state.counters.best_step)
+        job.ranks.wait()
+        return Saved(self.step, time.monotonic() - begin)
 
+    def correct_course(self) -> Iterator[Correction]:
+        """Repeat the corrections that were made before; after the last of them, look at the clock from time to time."""
+        job, step, course = self.job, self.step, self.state.course
+        known = [correction for correction in job.corrections if correction.step >= step]
+        is_time = step % max(5, job.steps // 50) == 0 and step < course.total
+        steps = course.total
+        if known:
+            steps = known[0].steps if known[0].step == step else steps
+        elif job.seconds is not None and is_time:
+            left = job.seconds - self.state.counters.seconds - self.seconds_to_validate()
+            fitting = course.fitting_steps(step, left, self.watch.take_pace())
+            steps = int(job.ranks.from_first(float(fitting)))
+        if steps != course.total:
+            self.state.course = course.corrected(step, steps)
+            yield self.state.course.corrections[-1]
 
-def seed_of(job: Job, step: int) -> int:
-    """Where this process's random numbers for an update begin, so that no generator's state has to be kept."""
-    return int(mix(job.config.seed, step, job.ranks.rank)[0] >> 1)
-
-
-def apply(job: Job, state: State) -> None:
-    """Let the optimizers act on the gradients, at the learning rate of this point of the course."""
-    factor = rate_factor(job, state)
-    for optimizer in state.optimizers:
-        for group in optimizer.param_groups:
-            group.setdefault("peak", group["lr"])
-            group["lr"] = group["peak"] * factor
-        optimizer.step()
-    if state.average is not None:
-        state.average.update(job.model)
-
-
-def rate_factor(job: Job, state: State) -> float:
-    """The learning rate's factor in the middle of the coming update, so that neither the first nor the last is idle."""
-    step, course = state.counters.step, state.course
-    middle = (course.progress(step) + course.progress(step + 1)) / 2
-    return learning_rate_factor(job.config, job.model.config.d_model)(step + 1, middle)
-
-
-def out_of_memory(error: RuntimeError) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
-
-
-def step_report(job: Job, state: State, outcome: Outcome) -> Step:
-    counters = state.counters
-    return Step(
-        step=counters.step,
-        steps=state.course.total,
-        epoch=counters.batches / len(job.batches),
-        loss=outcome.loss,
-        learning_rate=state.optimizers[-1].param_groups[-1]["lr"],
-        gradient=outcome.gradient,
-        tokens=outcome.tokens,
-        seconds=counters.seconds,
-    )
-
-
-def validated(job: Job, state: State) -> Validation:
-    """Measure, and remember whether it was the best so far; without a score, the lowest loss is best."""
-    counters = state.counters
-    counters.validated = counters.step
-    model = whole_model(job)
-    loss = job.judge.loss(model)
-    score = None if job.judge.score is None else job.judge.score(model)
-    merit = job.ranks.from_first(-loss if score is None else score)
-    best = counters.best is None or merit > counters.best
-    if best:
-        counters.best, counters.best_step, counters.waited = merit, counters.step, 0
-    else:
-        counters.waited += 1
-    samples = job.judge.samples(model)
-    return Validation(
-        counters.step,
-        loss,
-        math.exp(min(loss, 700)),
-        score,
-        job.judge.name,
-        best,
-        samples,
-        counters.seconds,
-    )
-
-
-def whole_model(job: Job) -> Transformer:
-    """The model as it is measured: put together for the time, where its weights are split over processes."""
-    model = job.model
-    if job.config.shard and job.ranks.world > 1:
-        model = build(job.model.config).to(next(job.model.parameters()).device)
-        load(model.state_dict(), whole(job.model.state_dict()))
-    return model.eval()
-
-
-def saved(job: Job, state: State) -> Saved:
-    """Put a checkpoint on disk and clear older ones away; only the first process writes."""
-    begin = time.monotonic()
-    tensors, step = state.tensors(), state.counters.step
-    if job.ranks.first and step not in job.keeper.steps():
-        job.keeper.save(step, tensors, state.numbers() | {"circumstances": circumstances(job)})
-        job.keeper.prune(
-            max(job.config.keep_checkpoints, job.config.average_last), state.counters.best_step
-        )
-    job.ranks.wait()
-    return Saved(step, time.monotonic() - begin)
-
-
-def corrected(job: Job, state: State, watch: "Watch") -> Iterator[Correction]:
-    """Repeat the corrections that were made before; after the last of them, look at the clock from time to time."""
-    step, course = state.counters.step, state.course
-    known = [correction for correction in job.corrections if correction.step >= step]
-    steps = course.total
-    if known:
-        steps = known[0].steps if known[0].step == step else steps
-    elif job.seconds is not None and step % max(5, job.steps // 50) == 0 and step < course.total:
-        left = job.seconds - state.counters.seconds - watch.reserve(job, course, step)
-        steps = int(job.ranks.from_first(float(fitting_steps(course, step, left, watch.pace()))))
-    if steps != course.total:
-        state.course = course.corrected(step, steps)
-        yield state.course.corrections[-1]
-
-
-def chosen(job: Job, state: State) -> Iterator[Report]:
-    """Load the weights that do best on the whole validation set: the last, the best on the sample, or an average."""
-    scores: dict[str, float] = {}
-    candidates = dict(weights_to_try(job, state))
-    for name, weights in candidates.items():
-        load(job.model.state_dict(), weights)
-        model = whole_model(job)
-        full = job.judge.full_score
-        merit = -job.judge.loss(model) if full is None else full(model)
-        scores[name] = job.ranks.from_first(merit)
-    best = max(scores, key=scores.__getitem__)
-    load(job.model.state_dict(), candidates[best])
-    yield Chosen(state.counters.step, best, scores)
-
-
-def weights_to_try(job: Job, state: State) -> Iterator[tuple[str, Tensors]]:
-    """The candidates that there are."""
-    yield "last", {name: tensor.clone() for name, tensor in job.model.state_dict().items()}
-    best = state.counters.best_step
-    if best is not None and best != state.counters.step and (checkpoint := job.keeper.at(best)):
-        yield f"best, of update {best}", checkpoint.tensors("weights")
-    if state.average is not None:
-        yield "moving average", state.average.tensors
-    steps = job.keeper.steps()[-job.config.average_last :] if job.config.average_last else []
-    several = [
-        checkpoint.tensors("weights") for step in steps if (checkpoint := job.keeper.at(step))
-    ]
-    if len(several) > 1:
-        yield f"average of {len(several)} checkpoints", mean_weights(several)
-
-
-class Watch:
-    """How long updates and validations take on this machine, now."""
-
-    def __init__(self, seconds: float) -> None:
-        self.begin = time.monotonic() - seconds
-        self.last = time.monotonic()
-        self.spent, self.updates, self.validation = 0.0, 0, 0.0
-
-    def update_done(self) -> float:
-        """Note an update; the answer is all the time spent on the run so far."""
-        now = time.monotonic()
-        self.spent, self.updates, self.last = self.spent + now - self.last, self.updates + 1, now
-        return now - self.begin
-
-    def validation_done(self) -> None:
-        now = time.monotonic()
-        self.validation, self.last = now - self.last, now
-
-    def pace(self) -> float:
-        """Seconds per update since the last time somebody asked."""
-        pace = self.spent / max(1, self.updates)
-        self.spent, self.updates = 0.0, 0
-        return pace
-
-    def reserve(self, job: Job, course: Course, step: int) -> float:
+    def seconds_to_validate(self) -> float:
         """Time that validations will still take: those on the way, and the choice of weights at the end."""
-        n_left = (course.total - step) // job.validate_every
-        n_candidates = 2 + (job.config.ema > 0) + (job.config.average_last > 0)
-        return self.validation * (n_left + n_candidates * job.judge.effort)
+        config, n_updates = self.job.config, self.state.course.total - self.step
+        n_candidates = 2 + (config.ema > 0) + (config.average_last > 0)
+        n_validations = n_updates // self.job.validate_every
+        return self.watch.validation * (n_validations + n_candidates * self.job.judge.effort)
+
+    def choose_weights(self) -> Chosen:
+        """Load the weights that do best on all validation examples: the last, the best on the sample, or an average."""
+        job, scores = self.job, {}
+        candidates = dict(self.candidates())
+        for name, weights in candidates.items():
+            load_tensors(job.model.state_dict(), weights)
+            model, score = self.model_to_judge(), job.judge.full_score
+            scores[name] = job.ranks.from_first(
+                -job.judge.loss(model) if score is None else score(model)
+            )
+        best = max(scores, key=scores.__getitem__)
+        load_tensors(job.model.state_dict(), candidates[best])
+        return Chosen(self.step, best, scores)
+
+    def candidates(self) -> Iterator[tuple[str, Tensors]]:
+        """The weights to choose from."""
+        job, best = self.job, self.state.counters.best_step
+        yield "last", {name: tensor.clone() for name, tensor in job.model.state_dict().items()}
+        if best is not None and best != self.step and (checkpoint := job.keeper.at(best)):
+            yield f"best, of update {best}", checkpoint.tensors("weights")
+        if self.state.average is not None:
+            yield "moving average", self.state.average.tensors
+        steps = job.keeper.steps()[-job.config.average_last :] if job.config.average_last else []
+        several = [kept.tensors("weights") for step in steps if (kept := job.keeper.at(step))]
+        if len(several) > 1:
+            yield f"average of {len(several)} checkpoints", mean_weights(several)
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

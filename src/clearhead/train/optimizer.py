@@ -1,6 +1,7 @@
 """From gradients to new weights: Adam, AdamW, and Muon for the hidden matrices."""
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -12,43 +13,37 @@ from torch.optim import Adam, AdamW, Optimizer
 
 from clearhead.config import TrainConfig
 from clearhead.errors import ConfigError
-from clearhead.train.depth import rate_shares
-from clearhead.train.sharded import like, put_together
+from clearhead.train.parallel import full, placed_like
 
+LAYER = re.compile(r"\.layers\.(\d+)\.")
+EMBEDDING = re.compile(r"^(source_)?tokens\.|\.(positions|types|norm_embedding)\.")
 PAPER_BETAS = (0.9, 0.98)
 PAPER_EPS = 1e-9
 
 
 def optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
     """The optimizers that share the parameters that learn between them."""
-    learning = {
-        name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
-    }
-    matrices = {
-        name: parameter for name, parameter in learning.items() if is_hidden_matrix(name, parameter)
-    }
-    others = {name: parameter for name, parameter in learning.items() if name not in matrices}
+    matrices: dict[str, Tensor] = {}
+    others: dict[str, Tensor] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            (matrices if is_hidden_matrix(name, parameter) else others)[name] = parameter
     if not others:
         raise ConfigError(
             f"train.freeze = {config.freeze} leaves nothing to learn.", "Freeze fewer layers."
         )
-    rate, decay, shares = (
-        config.learning_rate,
-        config.weight_decay,
-        rate_shares(model, config.layer_decay),
-    )
+    rate, decay = config.learning_rate, config.weight_decay
+    shares = rate_shares(model, config.layer_decay)
     if config.optimizer == "adam":
-        return [
-            Adam(groups(matrices | others, rate, shares), rate, PAPER_BETAS, PAPER_EPS, fused=True)
-        ]
+        every = groups(matrices | others, rate, shares)
+        return [Adam(every, rate, PAPER_BETAS, eps=PAPER_EPS, fused=True)]
+    plain = groups(others, rate, shares)
     if config.optimizer == "adamw":
-        both = [*groups(matrices, rate, shares, decay), *groups(others, rate, shares)]
-        return [AdamW(both, rate, PAPER_BETAS, PAPER_EPS, fused=True)]
+        every = [*groups(matrices, rate, shares, decay), *plain]
+        return [AdamW(every, rate, PAPER_BETAS, eps=PAPER_EPS, fused=True)]
     hidden = groups(matrices, config.muon_learning_rate, shares, decay)
-    return [
-        *([Muon(hidden, config.muon_learning_rate, decay)] if hidden else []),
-        AdamW(groups(others, rate, shares), rate, PAPER_BETAS, PAPER_EPS, fused=True),
-    ]
+    muon = [Muon(hidden, config.muon_learning_rate, decay)] if hidden else []
+    return [*muon, AdamW(plain, rate, PAPER_BETAS, eps=PAPER_EPS, fused=True)]
 
 
 def groups(
@@ -66,6 +61,27 @@ def groups(
 def is_hidden_matrix(name: str, parameter: Tensor) -> bool:
     """Whether the parameter maps vectors to vectors inside the stacks; look-up tables and heads do not."""
     return parameter.ndim == 2 and ".layers." in name
+
+
+def depths(model: nn.Module) -> dict[str, int]:
+    """The layer of each weight: 0 for token vectors and positions, then those of its stack, the head on top."""
+    names = [name for name, _ in model.named_parameters()]
+    layers = {name: int(found[1]) + 1 for name in names if (found := LAYER.search(name))}
+    top = max(layers.values(), default=0) + 1
+    return {name: layers.get(name, 0 if EMBEDDING.search(name) else top) for name in names}
+
+
+def rate_shares(model: nn.Module, layer_decay: float) -> dict[str, float]:
+    """Layer-wise decay: all of the learning rate for the top layer's weights, less for each below."""
+    found = depths(model)
+    top = max(found.values())
+    return {name: layer_decay ** (top - depth) for name, depth in found.items()}
+
+
+def freeze(model: nn.Module, n_layers: int) -> None:
+    """Let the lowest layers of each stack, and the token vectors below them, stay as they are."""
+    for name, depth in depths(model).items():
+        model.get_parameter(name).requires_grad_(not n_layers or depth > n_layers)
 
 
 class Muon(Optimizer):
@@ -92,12 +108,11 @@ class Muon(Optimizer):
             rate, decay = group["lr"], group["lr"] * group["weight_decay"]
             for alike in self.by_shape(group["params"], group["momentum"]).values():
                 steps = orthogonalised(torch.cat([step for _, step in alike]))
-                for (weight, _), step in zip(
-                    alike, torch.split(steps, [len(step) for _, step in alike]), strict=True
-                ):
+                parts = torch.split(steps, [len(step) for _, step in alike])
+                for (weight, _), step in zip(alike, parts, strict=True):
                     weight.mul_(1 - decay)
                     scale = math.sqrt(max(1.0, step.size(1) / step.size(2)))
-                    weight.add_(like(weight, step.flatten(0, 1)), alpha=-rate * scale)
+                    weight.add_(placed_like(weight, step.flatten(0, 1)), alpha=-rate * scale)
         return None
 
     def by_shape(
@@ -113,7 +128,7 @@ class Muon(Optimizer):
             mean.lerp_(weight.grad, 1 - momentum)
             step = weight.grad.lerp(mean, momentum)
             n_stacked = 3 if weight.size(0) == 3 * weight.size(1) else 1
-            step = put_together(step).reshape(n_stacked, -1, weight.size(1))
+            step = full(step).reshape(n_stacked, -1, weight.size(1))
             shapes[step.shape[1:]].append((weight, step))
         return shapes
 

@@ -11,7 +11,7 @@ from clearhead.data.batches import Batches
 from clearhead.model import build
 from clearhead.train.loss import Loss
 from clearhead.train.optimizer import optimizers
-from clearhead.train.ranks import Ranks
+from clearhead.train.parallel import Ranks
 from clearhead.train.update import Objective, update
 
 PART = r"([\d.]+)\s*(step|epoch|[smhd])"

@@ -15,15 +15,15 @@ class Report:
     def line(self) -> dict[str, Any]:
         """The report as a line of the log; JSON has no word for what is not finite, and neither has the line."""
         values = {name: None if is_odd(value) else value for name, value in asdict(self).items()}
-        return {"kind": type(self).__name__.lower(), **values}
+        return {"kind": type(self).__name__.removesuffix("Report").lower(), **values}
 
 
 def is_odd(value: object) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
-@dataclass(frozen=True)
-class Step(Report):
+@dataclass(frozen=True, kw_only=True)
+class StepReport(Report):
     """One update of the weights."""
 
     steps: int
@@ -41,7 +41,7 @@ class Step(Report):
     """Time spent so far."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Validation(Report):
     """A look at examples that are not trained on."""
 

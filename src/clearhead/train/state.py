@@ -13,15 +13,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from clearhead.errors import FolderError
-from clearhead.train.averaging import MovingAverage
-from clearhead.train.course import Course
+from clearhead.train.parallel import full, placed_like
 from clearhead.train.report import Correction
-from clearhead.train.sharded import like, put_together
+from clearhead.train.schedule import Course
 
 Tensors = dict[str, Tensor]
 
 
-class Checkpoint(Protocol):
+class StoredCheckpoint(Protocol):
     """A saved moment, as the folder gives it back."""
 
     step: int
@@ -33,11 +32,11 @@ class Checkpoint(Protocol):
 
 
 class Keeper(Protocol):
-    """Where checkpoints go; the loop does not know about files."""
+    """The checkpoint store; the loop does not know about files."""
 
     def save(self, step: int, tensors: dict[str, Tensors], state: dict[str, Any]) -> object: ...
-    def newest(self) -> Checkpoint | None: ...
-    def at(self, step: int) -> Checkpoint | None: ...
+    def newest(self) -> StoredCheckpoint | None: ...
+    def at(self, step: int) -> StoredCheckpoint | None: ...
     def steps(self) -> list[int]: ...
     def prune(self, keep_last: int, best: int | None) -> object: ...
 
@@ -63,6 +62,35 @@ class Counters:
     """Updates left out because they were not finite."""
 
 
+class MovingAverage:
+    """An exponential moving average (EMA) of a model's weights; while it is young it forgets faster."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.n_updates = 0
+        self.tensors = {
+            name: tensor.detach().clone() for name, tensor in model.state_dict().items()
+        }
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        self.n_updates += 1
+        past = min(self.decay, (1 + self.n_updates) / (10 + self.n_updates))
+        current = model.state_dict()
+        torch._foreach_lerp_(
+            [*self.tensors.values()], [current[name] for name in self.tensors], 1 - past
+        )
+
+
+def mean_weights(several: Iterable[Tensors]) -> Tensors:
+    """Checkpoint averaging: the mean of several sets of weights, in float64 so that their order does not matter."""
+    sets = list(several)
+    return {
+        name: torch.stack([weights[name].double() for weights in sets]).mean(dim=0).float()
+        for name in sets[0]
+    }
+
+
 @dataclass
 class State:
     """The model, what trains it, and what was counted."""
@@ -76,10 +104,12 @@ class State:
     def tensors(self) -> dict[str, Tensors]:
         """The tensors of a checkpoint, by file."""
         files = {
-            "weights": whole(self.model.state_dict()),
-            "optimizer": whole(dict(self.optimizer_tensors())),
+            "weights": gathered(self.model.state_dict()),
+            "optimizer": gathered(dict(self.optimizer_tensors())),
         }
-        return files if self.average is None else files | {"average": whole(self.average.tensors)}
+        return (
+            files if self.average is None else files | {"average": gathered(self.average.tensors)}
+        )
 
     def optimizer_tensors(self) -> Iterable[tuple[str, Tensor]]:
         """Each parameter's optimizer state as `name/key`."""
@@ -97,38 +127,39 @@ class State:
             "average_updates": 0 if self.average is None else self.average.n_updates,
         }
 
-    def restore(self, checkpoint: Checkpoint) -> None:
+    def restore(self, checkpoint: StoredCheckpoint) -> None:
         """Become what was saved."""
-        load(self.model.state_dict(), checkpoint.tensors("weights"))
-        saved = checkpoint.tensors("optimizer")
+        load_tensors(self.model.state_dict(), checkpoint.tensors("weights"))
         owner = {
-            p: optimizer
+            parameter: optimizer
             for optimizer in self.optimizers
-            for g in optimizer.param_groups
-            for p in g["params"]
+            for group in optimizer.param_groups
+            for parameter in group["params"]
         }
+        saved = checkpoint.tensors("optimizer")
         for name, parameter in self.model.named_parameters():
-            if parameter not in owner:  # it is frozen
-                continue
-            keys = [key for key in saved if key.rpartition("/")[0] == name]
-            state = {key.rpartition("/")[2]: like(parameter, saved[key]) for key in keys}
-            owner[parameter].state[parameter] = state
+            if parameter in owner:  # it is not frozen
+                owner[parameter].state[parameter] = {
+                    key.rpartition("/")[2]: placed_like(parameter, tensor)
+                    for key, tensor in saved.items()
+                    if key.rpartition("/")[0] == name
+                }
         numbers = checkpoint.state
         if self.average is not None:
-            load(self.average.tensors, checkpoint.tensors("average"))
+            load_tensors(self.average.tensors, checkpoint.tensors("average"))
             self.average.n_updates = numbers["average_updates"]
         self.counters = Counters(**numbers["counters"])
         corrections = tuple(Correction(**correction) for correction in numbers["corrections"])
         self.course = Course(numbers["steps"], corrections)
 
 
-def whole(tensors: Tensors) -> Tensors:
-    """The tensors on the CPU, put together where they are split over processes."""
-    return {name: put_together(tensor).detach().cpu() for name, tensor in tensors.items()}
+def gathered(tensors: Tensors) -> Tensors:
+    """The tensors on the CPU, all of each, also where they are sharded over processes."""
+    return {name: full(tensor).detach().cpu() for name, tensor in tensors.items()}
 
 
 @torch.no_grad()
-def load(into: Tensors, saved: Tensors) -> None:
+def load_tensors(into: Tensors, saved: Tensors) -> None:
     """Copy tensors by name; each must be there."""
     if into.keys() != saved.keys():
         odd = ", ".join(sorted(into.keys() ^ saved.keys())[:3])
@@ -137,4 +168,4 @@ def load(into: Tensors, saved: Tensors) -> None:
             "Use another --into.",
         )
     for name, tensor in into.items():
-        tensor.copy_(like(tensor, saved[name]))
+        tensor.copy_(placed_like(tensor, saved[name]))

@@ -16,7 +16,7 @@ from clearhead.machine import is_bf16
 from clearhead.model import Transformer
 from clearhead.model.block import Block
 from clearhead.train.loss import Loss
-from clearhead.train.ranks import Ranks
+from clearhead.train.parallel import Ranks
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Outcome:
 
 
 class Objective(nn.Module):
-    """The model with its loss, as one module whose forward pass the processes can share."""
+    """The model with its loss, as one module for all processes; in mixed precision (autocast) where it is asked for."""
 
     def __init__(self, model: Transformer, loss: Loss, config: TrainConfig) -> None:
         super().__init__()
@@ -49,8 +49,8 @@ class Objective(nn.Module):
             return self.loss(self.model, batch)
 
 
-def shared(objective: Objective, config: TrainConfig, ranks: Ranks) -> nn.Module:
-    """The objective as the processes work on it: each with all weights (DDP), or each with a part (FSDP2)."""
+def distribute(objective: Objective, config: TrainConfig, ranks: Ranks) -> nn.Module:
+    """The objective as the processes work on it: data-parallel (DDP), or each with a part of the weights (FSDP2)."""
     model = objective.model
     if config.compile:
         model.compile()
@@ -77,7 +77,7 @@ def update(
     ranks: Ranks,
     stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Leave the clipped gradient of the mean loss, over all batches and processes, on the parameters.
+    """Leave the clipped gradient of the mean loss on the parameters: gradient accumulation over batches and processes.
 
     Each loss is a sum, and its gradient is divided by the number of predictions of all processes together: several
     processes, or several pieces of a batch, give what one would.
@@ -85,11 +85,12 @@ def update(
     torch.manual_seed(seed)
     objective.train()
     objective.zero_grad(set_to_none=True)
-    pieces = [piece for batch in batches for piece in split(batch, splits)]
+    pieces = [piece for batch in batches for piece in microbatches(batch, splits)]
     device = next(objective.parameters()).device
     totals = torch.zeros(3, dtype=torch.float64, device=device)
     for index, piece in enumerate(pieces):
-        with together_at(index == len(pieces) - 1, objective):
+        is_last = index == len(pieces) - 1
+        with nullcontext() if is_last else unsynchronised(objective):
             loss, n_tokens = objective(piece.to(device))
             loss.backward()
         totals[0] += loss.detach()
@@ -106,16 +107,14 @@ def update(
     return Outcome(total / n_tokens, norm, int(n_tokens), stops > 0)
 
 
-def together_at(last: bool, objective: nn.Module) -> AbstractContextManager[Any]:
-    """Processes exchange gradients only after the last piece."""
-    return (
-        objective.no_sync()
-        if isinstance(objective, DistributedDataParallel) and not last
-        else nullcontext()
-    )
+def unsynchronised(objective: nn.Module) -> AbstractContextManager[Any]:
+    """Processes exchange gradients only after the last piece: before it, none do."""
+    if isinstance(objective, DistributedDataParallel):
+        return objective.no_sync()
+    return nullcontext()
 
 
-def split(batch: Batch, n_pieces: int) -> list[Batch]:
+def microbatches(batch: Batch, n_pieces: int) -> list[Batch]:
     """The batch in pieces by rows."""
     if n_pieces == 1:
         return [batch]

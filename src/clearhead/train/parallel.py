@@ -1,9 +1,13 @@
-"""Several processes, one training run: who I am among them, and what we add up together."""
+"""Several processes, one training run: who I am among them, what we add up, and tensors split over all of us.
+
+What torch has for sharded tensors takes most of a second to import, so it is imported only where something is sharded.
+"""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -13,7 +17,7 @@ from torch.distributed.rendezvous import rendezvous
 
 @dataclass(frozen=True)
 class Ranks:
-    """My place among the processes that train together; alone, everything here does nothing."""
+    """My place in the process group that trains together; alone, everything here does nothing."""
 
     rank: int = 0
     world: int = 1
@@ -25,7 +29,7 @@ class Ranks:
         return self.rank == 0
 
     def add_up(self, values: Tensor) -> Tensor:
-        """The sum over all processes, the same for each."""
+        """The sum over all processes (all-reduce), the same for each."""
         if self.world > 1:
             dist.all_reduce(values)
         return values
@@ -36,7 +40,7 @@ class Ranks:
         return float(self.add_up(values))
 
     def wait(self) -> None:
-        """Until all have come this far."""
+        """Until all have come this far (barrier)."""
         if self.world > 1:
             dist.barrier()
 
@@ -51,12 +55,32 @@ def joined_ranks(device: torch.device) -> Iterator[Ranks]:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     store, rank, _ = next(rendezvous("env://"))
-    # After a restart, the store that torchrun shares still holds the addresses of the processes that died.
+    # After a restart, torchrun's shared store still holds the addresses of the processes that died.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     store = dist.PrefixStore(attempt, store)  # type: ignore[attr-defined]
-    dist.init_process_group(
-        "nccl" if device.type == "cuda" else "gloo", store=store, rank=rank, world_size=world
-    )
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world)
     yield Ranks(rank, world, device.type)
     dist.barrier()  # not after an error: the others would never come
     dist.destroy_process_group()
+
+
+def is_sharded(tensor: Any) -> bool:
+    """Whether each process holds only a part of the tensor (FSDP)."""
+    return hasattr(tensor, "full_tensor")
+
+
+def full(tensor: Any) -> Tensor:
+    """All of the tensor, on every process."""
+    found: Tensor = tensor.full_tensor() if is_sharded(tensor) else tensor
+    return found
+
+
+def placed_like(example: Any, tensor: Tensor) -> Tensor:
+    """The tensor on the example's device, and sharded as it is; an optimizer's counters never are."""
+    if not is_sharded(example) or tensor.shape != example.shape:
+        return tensor.to(example.device)
+    from torch.distributed.tensor import distribute_tensor
+
+    mesh, placements = example.device_mesh, example.placements
+    return distribute_tensor(tensor.to(example.device), mesh, placements, src_data_rank=None)
