@@ -48,6 +48,15 @@ def look_at(model, source=(5, 9, 8, 3, 7, 2), target=(1, 6, 10, 12, 5), edits=No
     both = tokens([*target, 2], spell, 4) if target else ()
     classes = tuple(f"class {n}" for n in range(model.config.n_classes))
     return Look(
-        model, "test", "in", "out", tokens(list(source), spell, 4), both[:-1], both[1:],
-        replayed(model, source, target, edits), spell, classes=classes, **more,
-    )  # fmt: skip
+        model=model,
+        task="test",
+        input="in",
+        output="out",
+        source=tokens(list(source), spell, 4),
+        target=both[:-1],
+        predicted=both[1:],
+        seen=replayed(model, source, target, edits),
+        spell=spell,
+        classes=classes,
+        **more,
+    )

@@ -9,7 +9,7 @@ from looks import look_at
 
 from clearhead.errors import ModelError
 from clearhead.look.alignment import best_alignment
-from clearhead.look.tokens import spelled, tokens, word_numbers
+from clearhead.look.tokens import tokens, word_numbers, word_texts
 
 TEXTS = {0: "<s>", 1: "</s>", 2: "▁a", 3: "▁b", 4: "b", 5: "▁c", 6: "▁x", 7: "▁y", 8: "y"}
 
@@ -86,4 +86,4 @@ def test_words_begin_at_a_space_or_behind_a_special_token():
     assert word_numbers(["a", "b", "▁c", "<x>", "d", "▁e"], [False, False, False, True, False, False]) == [
         0, 0, 1, None, 2, 3,
     ]  # fmt: skip
-    assert spelled(side(0, 7, 8, 1)) == ("yy",)
+    assert word_texts(side(0, 7, 8, 1)) == ("yy",)

@@ -13,8 +13,7 @@ from safetensors.numpy import load_file
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError
-from clearhead.look.labelled import Labelled
-from clearhead.look.picture import CELL, Picture
+from clearhead.look.labelled import CELL, Heatmap, LabelledTensor
 from clearhead.model import Transformer
 
 
@@ -79,11 +78,11 @@ def test_thirty_tokens_stay_small(preset, most):
 
 def matrix(values):
     labels = tuple(tuple(f"<&{n}>" for n in range(size)) for size in np.shape(values))
-    return Labelled("<path>", np.array(values, dtype=np.float32), ("rows", "columns"), labels)
+    return LabelledTensor("<path>", np.array(values, dtype=np.float32), ("rows", "columns"), labels)
 
 
 def test_a_picture_in_svg_is_xml_with_a_cell_for_each_number():
-    root = ET.fromstring(Picture(matrix([[0, 0.5], [1, -1], [0, 0]])).svg())
+    root = ET.fromstring(Heatmap(matrix([[0, 0.5], [1, -1], [0, 0]])).svg())
     cells = [node for node in root.iter() if node.tag.endswith("rect")]
     assert len(cells) == 6
     assert cells[0].get("fill") == "rgb(255,255,255)"
@@ -91,7 +90,7 @@ def test_a_picture_in_svg_is_xml_with_a_cell_for_each_number():
 
 
 def test_a_picture_in_png_has_the_colours_of_the_numbers():
-    picture = Picture(matrix([[0, 0.5, 1], [-1, -np.inf, 0]]))
+    picture = Heatmap(matrix([[0, 0.5, 1], [-1, -np.inf, 0]]))
     data = picture.png()
     width, height = struct.unpack(">2I", data[16:24])
     assert (width, height) == (3 * CELL, 2 * CELL)

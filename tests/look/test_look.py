@@ -1,5 +1,7 @@
 """A look shows what happened: the replay is the decode, and what it names is there."""
 
+from dataclasses import astuple
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ from clearhead.decode import Plan, decode
 from clearhead.decode.engine import TransformerEngine
 from clearhead.decode.plan import checked
 from clearhead.errors import ModelError
-from clearhead.look import search_of
+from clearhead.look import search_tree
 
 few = settings(max_examples=8)
 seeds = st.integers(0, 99)
@@ -32,9 +34,15 @@ def searched(model, source, width):
 def tree(model, source, width):
     """The search as a look keeps it, and what it chose."""
     chosen, record = searched(model, source, width)
-    texts = {c.token: spell([c.token])[0] for step in record for c in step}
-    divisors = [1.0 + step for step in range(len(record))]
-    return search_of(record, texts, width, ("paper", 0.6), divisors, chosen), chosen
+    found = search_tree(
+        [[astuple(candidate) for candidate in step] for step in record],
+        chosen,
+        spell=spell,
+        width=width,
+        penalty=("paper", 0.6),
+        divisors=[1.0 + step for step in range(len(record))],
+    )
+    return found, chosen
 
 
 def cached_rows(model, source, search):

@@ -60,9 +60,17 @@ def look_at(build) -> Callable[..., Look]:
         target = [1, *draw(n_target - 1, 1)] if model.config.family != "encoder" else []
         both = tokens([*target, 2], spell, 4) if target else ()
         return Look(
-            model, "test", *words, tokens(source, spell, 4), both[:-1], both[1:], replayed(model, source, target),
-            spell, classes=tuple(f"class {n}" for n in range(model.config.n_classes)),
-        )  # fmt: skip
+            model=model,
+            task="test",
+            input=words[0],
+            output=words[1],
+            source=tokens(source, spell, 4),
+            target=both[:-1],
+            predicted=both[1:],
+            seen=replayed(model, source, target),
+            spell=spell,
+            classes=tuple(f"class {n}" for n in range(model.config.n_classes)),
+        )
 
     return look
 

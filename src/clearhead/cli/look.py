@@ -11,7 +11,7 @@ from clearhead.errors import DataError, TextError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from clearhead.look import Labelled, Look
+    from clearhead.look import LabelledTensor, Look
 
 SHADES = " ░▒▓█"
 """Nothing to all, where there are no colours."""
@@ -167,15 +167,15 @@ def shown(
         draw(console, overview(found))
 
 
-def overview(found: "Look") -> "Labelled":
+def overview(found: "Look") -> "LabelledTensor":
     """Where it looked: word by word for a translation, else the last attention."""
-    from clearhead.look import Labelled
+    from clearhead.look import LabelledTensor
 
     if found.family != "encoder-decoder":
         return found.attention(found.attentions[-1])
     alignment = found.alignment()
     labels = alignment.target, alignment.source
-    return Labelled(
+    return LabelledTensor(
         f"alignment by {alignment.head}", alignment.weights, ("target", "source"), labels
     )
 
@@ -188,11 +188,11 @@ def chosen_head(found: "Look", head: str | None) -> str:
     )
 
 
-def draw(console: "Console", matrix: "Labelled") -> None:
+def draw(console: "Console", matrix: "LabelledTensor") -> None:
     """A matrix in colours, two rows to a line: the upper is named on the left, the lower on the right."""
     from rich.text import Text
 
-    from clearhead.look.picture import Picture
+    from clearhead.look.labelled import Heatmap
 
     rows, columns = matrix.labels
     margin = max(map(len, rows), default=0)
@@ -207,7 +207,7 @@ def draw(console: "Console", matrix: "Labelled") -> None:
             console.print(" ".join([name.rjust(margin), *cells]).rstrip())
         return
     colours = [
-        [f"rgb({r},{g},{b})" for r, g, b in row] for row in Picture(matrix).colours().tolist()
+        [f"rgb({r},{g},{b})" for r, g, b in row] for row in Heatmap(matrix).colours().tolist()
     ]
     for number in range(0, len(rows), 2):
         line = Text(rows[number].rjust(margin))
@@ -229,8 +229,8 @@ def film_in(run: str) -> Any:
 
 def play(console: "Console", run: str, user: Any, head: str | None) -> None:
     """A head's attention on one sentence, frame after frame."""
-    from clearhead.look import Labelled
-    from clearhead.look.look import without_head
+    from clearhead.look import LabelledTensor
+    from clearhead.look.paths import without_head
 
     film = film_in(run)
     path, number = without_head(head or f"{list(film.patterns)[-1]}.0")
@@ -256,7 +256,9 @@ def play(console: "Console", run: str, user: Any, head: str | None) -> None:
         title = f"step {step:,}, loss {loss:.3f}: {path}, head {number or 0}{turning}"
         draw(
             console,
-            Labelled(title, film.patterns[path][place, number or 0], ("rows", "columns"), labels),
+            LabelledTensor(
+                title, film.patterns[path][place, number or 0], ("rows", "columns"), labels
+            ),
         )
 
 

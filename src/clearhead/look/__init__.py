@@ -1,21 +1,21 @@
 """What happened inside: questions about a finished output, answered by one more, listening pass of the model."""
 
 from clearhead.look.alignment import Alignment, align
-from clearhead.look.guesses import Guess
-from clearhead.look.labelled import Labelled
-from clearhead.look.look import Look, replayed
-from clearhead.look.search import Search, search_of
-from clearhead.look.tokens import Token, tokens
+from clearhead.look.labelled import LabelledTensor
+from clearhead.look.look import Look
+from clearhead.look.paths import replayed
+from clearhead.look.search import SearchTree, search_tree
+from clearhead.look.tokens import Guess, Token, tokens
 
 __all__ = [
     "Alignment",
     "Guess",
-    "Labelled",
+    "LabelledTensor",
     "Look",
-    "Search",
+    "SearchTree",
     "Token",
     "align",
     "replayed",
-    "search_of",
+    "search_tree",
     "tokens",
 ]

@@ -11,14 +11,15 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearhead.look.tokens import Token, spelled, word_numbers, words
-from clearhead.model import Trace, Transformer
+from clearhead.look.paths import replayed
+from clearhead.look.tokens import Token, word_places, word_texts
+from clearhead.model import Transformer
 
 UNSEEN = 1e-3
-"""Weight that counts for a word that nobody looks at: a few of them, as articles often are, must not decide all."""
+"""Weight that counts for a word that nobody looks at: a few, as articles often are, must not decide all."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Alignment:
     """How much each output word looks at each source word; rows sum to 1."""
 
@@ -50,37 +51,23 @@ class Alignment:
         return " ".join(f"{source}-{target}" for source, target in sorted(self.links))
 
 
-@torch.inference_mode()
 def align(
-    model: Transformer,
-    source: Sequence[int],
-    target: Sequence[int],
-    labels: tuple[Sequence[str], Sequence[str]],
-    start: int = 1,
-    end: int = 2,
+    model: Transformer, source: Sequence[Token], target: Sequence[Token], start: int
 ) -> Alignment:
-    """The alignment of a source and an output, both ids without special tokens; labels are their tokens as text."""
-    trace = Trace()
-    device = model.device
-    model(
-        torch.tensor([[*source, end]], device=device),
-        torch.tensor([[start, *target]], device=device),
-        tap=trace,
-    )
-    patterns = {
-        path.removesuffix(".pattern"): pattern[0].float().cpu()
-        for path, pattern in trace.seen.items()
-        if path.endswith("cross.pattern")
+    """The alignment of any source and output, each ended by its end token."""
+    ids = [token.id for token in target]
+    seen = replayed(model, [token.id for token in source], [start, *ids[:-1]])
+    return best_alignment(cross_patterns(seen), source, target)
+
+
+def cross_patterns(seen: Mapping[str, Tensor]) -> dict[str, Float[Tensor, "H T S"]]:
+    """The weights of every cross-attention, by its path."""
+    split = {path.rpartition("."): tensor for path, tensor in seen.items()}
+    return {
+        part: tensor
+        for (part, _, name), tensor in split.items()
+        if name == "pattern" and part.endswith("cross")
     }
-    read, said = (with_end(side, end) for side in labels)
-    return best_alignment(patterns, read, said)
-
-
-def with_end(texts: Sequence[str], end: int) -> tuple[Token, ...]:
-    """Tokens of which only the texts are known, and the end."""
-    numbers = word_numbers(texts, [False] * len(texts))
-    found = [Token(0, text, number, False) for text, number in zip(texts, numbers, strict=True)]
-    return (*found, Token(end, "", None, True))
 
 
 def best_alignment(
@@ -92,16 +79,23 @@ def best_alignment(
 
     Row t of the decoder reads token t - 1 and predicts token t, so its attention belongs to the token it predicts.
     """
-    candidates = {
-        f"{path}.{head}": pattern[head]
+    heads = {
+        f"{path}.{head}": weights
         for path, pattern in patterns.items()
-        for head in range(len(pattern))
+        for head, weights in enumerate(pattern)
     }
-    candidates |= {path: pattern.mean(dim=0) for path, pattern in patterns.items()}
-    tables = {name: merged(pattern, source, predicted) for name, pattern in candidates.items()}
+    means = {path: pattern.mean(dim=0) for path, pattern in patterns.items()}
+    tables = {
+        name: by_word(pattern, source, predicted) for name, pattern in (heads | means).items()
+    }
     best = max(tables, key=lambda name: one_to_one(tables[name]))
     weights = tables[best] / tables[best].sum(dim=1, keepdim=True).clamp_min(1e-9)
-    return Alignment(spelled(source), spelled(predicted), weights.numpy(), best)
+    return Alignment(
+        source=word_texts(source),
+        target=word_texts(predicted),
+        weights=weights.numpy(),
+        head=best,
+    )
 
 
 def one_to_one(weights: Float[Tensor, "T S"]) -> float:
@@ -116,17 +110,18 @@ def one_to_one(weights: Float[Tensor, "T S"]) -> float:
     return float(sum(strongest))
 
 
-def merged(
+def by_word(
     pattern: Float[Tensor, "T S"], source: Sequence[Token], predicted: Sequence[Token]
 ) -> Float[Tensor, "U R"]:
     """Token weights as word weights: added up over a source word, averaged over an output word."""
-    rows, columns = (belongs(side) for side in (predicted, source))
+    rows, columns = (membership(side) for side in (predicted, source))
     return (rows / rows.sum(dim=1, keepdim=True)) @ pattern @ columns.mT
 
 
-def belongs(tokens: Sequence[Token]) -> Float[Tensor, "W T"]:
+def membership(tokens: Sequence[Token]) -> Float[Tensor, "W T"]:
     """A row for each word, with 1 where a token is part of it."""
-    table = torch.zeros(len(words(tokens)), len(tokens))
-    for row, places in enumerate(words(tokens)):
-        table[row, places] = 1
+    places = word_places(tokens)
+    table = torch.zeros(len(places), len(tokens))
+    for row, own in zip(table, places, strict=True):
+        row[own] = 1
     return table

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 
 from clearhead.errors import ModelError
 from clearhead.look.cell import RULES, Cell, Vector
-from clearhead.look.look import Look, without_head
+from clearhead.look.paths import without_head
+from clearhead.look.replay import Replay
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ByHand:
     """One number with its derivation; `str()` tells it line by line."""
 
@@ -48,26 +49,27 @@ class ByHand:
         return "\n".join([f"{self.path}  [{self.where}]", *steps, end])
 
 
-def by_hand(look: Look, path: str, row: int, col: int = 0, head: int | None = None) -> ByHand:
+def by_hand(look: Replay, path: str, row: int, col: int = 0, head: int | None = None) -> ByHand:
     """How the number in a row and column came about."""
     path, own = without_head(path)
-    head = own if head is None else head
-    values = look[path]
-    index = (
-        (row, col)[: values.values.ndim]
-        if "head" not in values.axes
-        else (look.checked_head(head or 0), row, col)
-    )
-    for place, size, axis in zip(index, values.values.shape, values.axes, strict=True):
-        if not 0 <= place < size:
+    tensor = look[path]
+    head = (own if head is None else head) or 0
+    place: tuple[int, ...] = (row, col)[: tensor.values.ndim]
+    if "head" in tensor.axes:
+        place = look.checked_head(head), row, col
+    for index, size, axis in zip(place, tensor.values.shape, tensor.axes, strict=True):
+        if not 0 <= index < size:
             raise ModelError(
-                f"{path} has no {axis} {place}: it has {size}.", f"Use 0 to {size - 1}."
+                f"{path} has no {axis} {index}: it has {size}.", f"Use 0 to {size - 1}."
             )
-    cell = Cell(look, path.rpartition(".")[0], row, col, head or 0)
-    lines = RULES[path.rpartition(".")[2]](cell)
-    names = [
-        f"{axis} {labels[place]}"
-        for axis, labels, place in zip(values.axes, values.labels, index, strict=True)
-    ]
-    number = float(values.values[index])
-    return ByHand(path, ", ".join(names), tuple(lines), number, cell.operands, path in look.taps)
+    part, _, name = path.rpartition(".")
+    cell = Cell(look=look, part=part, row=row, col=col, head=head)
+    axes = zip(tensor.axes, tensor.labels, place, strict=True)
+    return ByHand(
+        path=path,
+        where=", ".join(f"{axis} {labels[index]}" for axis, labels, index in axes),
+        lines=tuple(RULES[name](cell)),
+        model=float(tensor.values[place]),
+        operands=cell.operands,
+        edited=path in look.taps,
+    )

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from clearhead.look.look import Look
+from clearhead.look.replay import Replay
 from clearhead.model.block import ACTIVATIONS
 
 Vector = NDArray[np.float64]
@@ -26,7 +26,7 @@ Lines = list[tuple[str, float]]
 class Cell:
     """One place in one part of the model, and how each kind of number is made there."""
 
-    look: Look
+    look: Replay
     part: str
     """The path without the tensor's name: decoder.1.cross, decoder.1, decoder."""
     row: int
@@ -41,30 +41,23 @@ class Cell:
         return double(self.look.seen[f"{self.part}.{name}"])
 
     @property
-    def block(self) -> str:
-        return self.part.rpartition(".")[0]
+    def stack(self) -> str:
+        return self.part.partition(".")[0]
 
     @property
     def kind(self) -> str:
         return self.part.rpartition(".")[2]
 
     @property
-    def stack(self) -> str:
-        return self.part.partition(".")[0]
-
-    @property
     def pre(self) -> bool:
         return self.look.model.config.norm == "pre"
 
     def stream(self) -> tuple[str, Vector]:
-        """What passes by a sub-layer and is added to its output."""
-        around = {
-            "self": "resid_pre",
-            "cross": "self.add" if self.pre else "self.norm",
-            "ff": "resid_mid",
-        }
-        name = f"{self.block}.{around[self.kind]}"
-        return name, double(self.look.seen[name])
+        """What passes by a sub-layer and is added to its output (the residual stream)."""
+        after_self = "self.add" if self.pre else "self.norm"
+        block, _, kind = self.part.rpartition(".")
+        name = {"self": "resid_pre", "cross": after_self, "ff": "resid_mid"}[kind]
+        return f"{block}.{name}", double(self.look.seen[f"{block}.{name}"])
 
     def entry(self) -> tuple[str, Vector]:
         """What a sub-layer reads."""
@@ -83,11 +76,9 @@ class Cell:
         more = f" + … {len(products) - N_TERMS} more" if len(products) > N_TERMS else ""
         total = float(a[1] @ b[1])
         lines = [(f"{a[0]} · {b[0]} = {' + '.join(products[:N_TERMS])}{more}", total)]
-        return (
-            lines
-            if bias is None
-            else [*lines, (f"+ bias {bias[place]:.4f}", total + float(double(bias)[place]))]
-        )
+        if bias is not None:
+            lines.append((f"+ bias {bias[place]:.4f}", total + float(double(bias)[place])))
+        return lines
 
     # Attention
 
@@ -97,13 +88,10 @@ class Cell:
         if self.kind == "cross" and name != "q":
             path, x = "encoder.out", double(self.look.seen["encoder.out"])
         qkv, config = self.look.part(self.part).qkv, self.look.model.config
-        place = (
-            "qkv".index(name) * config.d_model
-            + self.head * (config.d_model // config.n_heads)
-            + self.col
-        )
-        column = f"W_{name.upper()} column", double(qkv.weight)[place]
-        return self.dot((f"{path}[{self.row}]", x[self.row]), column, qkv.bias, place)
+        # queries, keys and values stand one above the other, and in each of them the heads
+        first = "qkv".index(name) * config.d_model + self.head * (config.d_model // config.n_heads)
+        column = f"W_{name.upper()} column", double(qkv.weight)[first + self.col]
+        return self.dot((f"{path}[{self.row}]", x[self.row]), column, qkv.bias, first + self.col)
 
     def scores(self) -> Lines:
         q, k = self.seen("q")[self.head, self.row], self.seen("k")[self.head, self.col]
@@ -116,10 +104,8 @@ class Cell:
     def masked(self) -> Lines:
         lines = self.scaled()
         may = self.may_look()[self.col]
-        return [
-            *lines,
-            ("mask: may look", lines[-1][1]) if may else ("mask: a later token", -math.inf),
-        ]
+        last = ("mask: may look", lines[-1][1]) if may else ("mask: a later token", -math.inf)
+        return [*lines, last]
 
     def may_look(self) -> NDArray[np.bool_]:
         """Which keys the row may look at: in a decoder, none that come later."""
@@ -134,10 +120,8 @@ class Cell:
         return [*lines, *softmax(row, self.col)]
 
     def z(self) -> Lines:
-        weights, values = (
-            self.seen("pattern")[self.head, self.row],
-            self.seen("v")[self.head, :, self.col],
-        )
+        weights = self.seen("pattern")[self.head, self.row]
+        values = self.seen("v")[self.head, :, self.col]
         return self.dot(("pattern", weights), (f"v[:, {self.col}]", values))
 
     def concat(self) -> Lines:
@@ -151,12 +135,8 @@ class Cell:
             return self.stack_out()
         out = self.look.part(self.part).out
         name, matrix = ("hidden", "W₂ column") if self.kind == "ff" else ("concat", "W_O column")
-        return self.dot(
-            (name, self.seen(name)[self.row]),
-            (matrix, double(out.weight)[self.col]),
-            out.bias,
-            self.col,
-        )
+        column = matrix, double(out.weight)[self.col]
+        return self.dot((name, self.seen(name)[self.row]), column, out.bias, self.col)
 
     # Add & norm
 
@@ -197,10 +177,8 @@ class Cell:
         return self.dot((f"{name}[{self.row}]", x[self.row]), column, inner.bias, self.col)
 
     def hidden(self) -> Lines:
-        name, before = (
-            self.look.model.config.activation,
-            torch.tensor(self.seen("pre")[self.row, self.col]),
-        )
+        name = self.look.model.config.activation
+        before = torch.tensor(self.seen("pre")[self.row, self.col])
         text = "max(0, x)" if name == "relu" else name
         return [("pre", float(before)), (text, float(ACTIVATIONS[name](before)))]
 
@@ -208,16 +186,13 @@ class Cell:
 
     def tokens(self) -> Lines:
         model, config = self.look.model, self.look.model.config
-        own = self.stack == "encoder" and hasattr(model, "source_tokens")
-        token = (self.look.source if self.stack == "encoder" else self.look.target)[self.row]
-        number = float(
-            double((model.source_tokens if own else model.tokens).weight)[token.id, self.col]
-        )
-        lines = [(f"embedding of {token.text} (row {token.id})", number)]
-        root = math.sqrt(config.d_model)
-        return (
-            [*lines, (f"× √{config.d_model}", number * root)] if config.scale_embeddings else lines
-        )
+        encodes = self.stack == "encoder"
+        table = model.source_tokens if encodes and hasattr(model, "source_tokens") else model.tokens
+        token = (self.look.source if encodes else self.look.target)[self.row]
+        number = float(double(table.weight)[token.id, self.col])
+        scaled = (f"× √{config.d_model}", number * math.sqrt(config.d_model))
+        lines = [(f"embedding of {token.text} (row {token.id})", number), scaled]
+        return lines if config.scale_embeddings else lines[:1]
 
     def positions(self) -> Lines:
         config = self.look.model.config
@@ -234,11 +209,8 @@ class Cell:
         return [("vector of segment 0", float(table[0, self.col]))]
 
     def embedded(self) -> Lines:
-        names = [
-            name
-            for name in ("tokens", "positions", "types")
-            if f"{self.part}.{name}" in self.look.seen
-        ]
+        parts = ("tokens", "positions", "types")
+        names = [name for name in parts if f"{self.part}.{name}" in self.look.seen]
         rows = [self.seen(name) for name in names]
         if self.look.model.config.embedding_norm:
             norm = getattr(self.look.model, self.stack).norm_embedding
@@ -249,16 +221,14 @@ class Cell:
     def stack_out(self) -> Lines:
         stack = getattr(self.look.model, self.stack)
         last = f"{self.stack}.{len(stack.layers) - 1}.resid_post"
-        x = double(self.look.seen[last])
-        return (
-            self.normed(last, x, stack.norm) if self.pre else [(last, float(x[self.row, self.col]))]
-        )
+        if self.pre:
+            return self.normed(last, double(self.look.seen[last]), stack.norm)
+        return self.copied(last)
 
     def resid_pre(self) -> Lines:
-        layer = int(self.kind)
-        return self.copied(
-            f"{self.stack}.{layer - 1}.resid_post" if layer else f"{self.stack}.embedded"
-        )
+        before = int(self.kind) - 1
+        first = f"{self.stack}.embedded"
+        return self.copied(f"{self.stack}.{before}.resid_post" if before >= 0 else first)
 
     def resid_mid(self) -> Lines:
         last = "cross" if f"{self.part}.cross.out" in self.look.seen else "self"
@@ -275,16 +245,10 @@ class Cell:
     def logits(self) -> Lines:
         head = deepcopy(self.look.model.head).double().cpu()
         x = head.transform(self.look.seen[f"{self.stack}.out"].double()[self.row])
+        name = f"{self.stack}.out[{self.row}]{' through a layer' if head.dense is not None else ''}"
         vector = double(head.matrix(self.look.model.tokens.weight))[self.col]
-        name = f"{self.stack}.out[{self.row}]" + (
-            " through a layer" if head.dense is not None else ""
-        )
-        return self.dot(
-            (name, double(x)),
-            (f"vector of {self.look.spell([self.col])[0]}", vector),
-            head.bias,
-            self.col,
-        )
+        token = f"vector of {self.look.spell([self.col])[0]}"
+        return self.dot((name, double(x)), (token, vector), head.bias, self.col)
 
     def probs(self) -> Lines:
         return [*self.logits(), *softmax(double(self.look.logits)[self.row], self.col)]
@@ -295,12 +259,8 @@ class Cell:
         pooled = out[0] if head.pooling == "first" else out.mean(dim=0)
         x = np.tanh(double(head.dense.weight) @ double(pooled) + double(head.dense.bias))
         name = f"tanh of the {head.pooling} vector through a layer"
-        return self.dot(
-            (name, x),
-            ("weights of the class", double(head.out.weight)[self.row]),
-            head.out.bias,
-            self.row,
-        )
+        weights = "weights of the class", double(head.out.weight)[self.row]
+        return self.dot((name, x), weights, head.out.bias, self.row)
 
 
 RULES: dict[str, Callable[[Cell], Lines]] = {
@@ -329,6 +289,7 @@ RULES: dict[str, Callable[[Cell], Lines]] = {
     "probs": Cell.probs,
     "classes": Cell.classes,
 }
+"""How each tensor's numbers are made, by the last part of its path."""
 
 
 def softmax(row: Vector, place: int) -> Lines:

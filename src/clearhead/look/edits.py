@@ -1,20 +1,21 @@
-"""Break it: edits by name, each of which takes away one idea of the Transformer, and what that does to the output.
+"""Break it: edits by name, each of which takes away one idea of the Transformer (an ablation), and what they do.
 
-Some edits put a tensor in the place of a later one: the scores before the mask for those behind it, say. They hold on
-to what passed, so a set of edits is for one thread.
+Some edits put a tensor in the place of a later one: the scores before the mask for those behind it,
+say. They hold on to what passed, so a set of edits is for one thread.
 """
 
 import difflib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, shown
-from clearhead.look.look import Look, replayed, without_head
+from clearhead.look.paths import replayed, without_head
+from clearhead.look.replay import Replay
 from clearhead.model import Edit
 
 Taps = Iterator[tuple[str, Edit]]
@@ -40,14 +41,14 @@ class Edits:
             if not 0 <= number < len(found):
                 raise ConfigError(
                     f"swap: there is no word {number} in a text of {len(found)}, counted from 0.",
-                    f"{HELP}",
+                    HELP,
                 )
             found[number] = word
         return " ".join(found)
 
 
 @dataclass(frozen=True)
-class Place:
+class Scope:
     """Which parts of a model an edit is meant for."""
 
     config: ModelConfig
@@ -62,83 +63,84 @@ class Place:
         return {stack: n for stack, n in sizes.items() if stack in self.config.family}
 
     def parts(self, *names: str) -> list[str]:
-        """The sub-layers of these names within the place."""
-        cross = self.config.family == "encoder-decoder"
+        """The sub-layers of these names within the scope."""
+        crossed = "decoder" if self.config.family == "encoder-decoder" else None
         found = [
             f"{stack}.{layer}.{name}"
             for stack, n in self.stacks.items()
             for layer in range(n)
             for name in names
-            if name != "cross" or (cross and stack == "decoder")
+            if name != "cross" or stack == crossed
         ]
         return [part for part in found if f"{part}.".startswith(f"{self.at}." if self.at else "")]
 
 
-def no_scale(place: Place) -> Taps:
+def no_scale(scope: Scope) -> Taps:
     """Scores go into the softmax without being divided by √d_k."""
-    root = math.sqrt(place.config.d_model // place.config.n_heads)
-    for part in place.parts("self", "cross"):
+    root = math.sqrt(scope.config.d_model // scope.config.n_heads)
+    for part in scope.parts("self", "cross"):
         yield f"{part}.scaled", lambda x: x * root
 
 
-def no_mask(place: Place) -> Taps:
+def no_mask(scope: Scope) -> Taps:
     """The decoder may look at tokens that come later."""
-    for part in place.parts("self"):
+    for part in scope.parts("self"):
         if part.startswith("decoder"):
             yield from instead(f"{part}.masked", f"{part}.scaled")
 
 
-def no_positions(place: Place) -> Taps:
+def no_positions(scope: Scope) -> Taps:
     """Tokens stand nowhere: the model reads a set, not a sequence."""
-    for stack in place.stacks:
-        if stack.startswith(place.at):
+    for stack in scope.stacks:
+        if stack.startswith(scope.at):
             yield f"{stack}.positions", torch.zeros_like
 
 
-def no_residual(place: Place) -> Taps:
+def no_residual(scope: Scope) -> Taps:
     """What a sub-layer makes replaces the stream instead of being added to it."""
-    for part in place.parts("self", "cross", "ff"):
+    for part in scope.parts("self", "cross", "ff"):
         yield from instead(f"{part}.add", f"{part}.out")
 
 
-def no_norm(place: Place) -> Taps:
+def no_norm(scope: Scope) -> Taps:
     """Vectors keep whatever length they have."""
-    pre = place.config.norm == "pre"
+    pre = scope.config.norm == "pre"
     entries = {"self": "resid_pre", "cross": "self.add", "ff": "resid_mid"}
-    for part in place.parts("self", "cross", "ff"):
+    for part in scope.parts("self", "cross", "ff"):
         block, _, name = part.rpartition(".")
         yield from instead(f"{part}.norm", f"{block}.{entries[name]}" if pre else f"{part}.add")
-    for stack, n_layers in place.stacks.items() if pre and not place.at else ():
+    for stack, n_layers in scope.stacks.items() if pre and not scope.at else ():
         yield from instead(f"{stack}.out", f"{stack}.{n_layers - 1}.resid_post")
 
 
-def one_head(place: Place) -> Taps:
+def one_head(scope: Scope) -> Taps:
     """All heads but one say nothing."""
-    head = needed(place.head)
-    for part in place.parts("self", "cross"):
-        yield (
-            f"{part}.z",
-            lambda z: torch.zeros_like(z).index_copy(1, index(head, z), z[:, head : head + 1]),
-        )
+    others = [head for head in range(scope.config.n_heads) if head != scope.head]
+    for part in scope.parts("self", "cross"):
+        yield f"{part}.z", muted(others)
 
 
-def silence(place: Place) -> Taps:
+def silence(scope: Scope) -> Taps:
     """A head or a sub-layer says nothing; a layer is left out."""
-    if place.head is not None:
-        head = place.head
-        for part in place.parts("self", "cross"):
-            yield f"{part}.z", lambda z: z.index_fill(1, index(head, z), 0)
-    elif place.at.count(".") == 1 and place.parts("ff"):
-        yield from instead(f"{place.at}.resid_post", f"{place.at}.resid_pre")
+    if scope.head is not None:
+        for part in scope.parts("self", "cross"):
+            yield f"{part}.z", muted([scope.head])
+    elif scope.at.count(".") == 1 and scope.parts("ff"):
+        yield from instead(f"{scope.at}.resid_post", f"{scope.at}.resid_pre")
     else:
-        for part in place.parts("self", "cross", "ff"):
+        for part in scope.parts("self", "cross", "ff"):
             yield f"{part}.out", torch.zeros_like
 
 
-NAMES: dict[str, Callable[[Place], Taps]] = {
-    "no-scale": no_scale, "no-mask": no_mask, "no-positions": no_positions, "no-residual": no_residual,
-    "no-norm": no_norm, "one-head": one_head, "silence": silence,
-}  # fmt: skip
+NAMES: dict[str, Callable[[Scope], Taps]] = {
+    "no-scale": no_scale,
+    "no-mask": no_mask,
+    "no-positions": no_positions,
+    "no-residual": no_residual,
+    "no-norm": no_norm,
+    "one-head": one_head,
+    "silence": silence,
+}
 HELP = (
     f"Edits: {', '.join(NAMES)}, each also with a place, as in silence:decoder.1.cross.3; "
     f"paint:decoder.1.cross.3:ROW:COLUMN; swap:NUMBER:WORD."
@@ -158,34 +160,28 @@ def edits_of(asked: str | Sequence[str] | Mapping[str, Edit] | None, config: Mod
             number, _, word = rest.partition(":")
             words[numeral(number, name)] = word
             continue
-        for path, edit in made(kind, rest, name, config):
+        for path, edit in taps_of(name, config):
             taps[path] = both(taps[path], edit) if path in taps else edit
     return Edits(tuple(names), taps, words)
 
 
-def made(kind: str, rest: str, name: str, config: ModelConfig) -> list[tuple[str, Edit]]:
+def taps_of(name: str, config: ModelConfig) -> list[tuple[str, Edit]]:
     """The taps of one named edit, which must reach something."""
+    kind, _, rest = name.partition(":")
     at, *cell = rest.split(":")
     path, head = ("", int(at)) if at.isdigit() else without_head(at)
-    place = Place(config, path, head)
+    scope = Scope(config, path, head)
+    whole = {"one-head": head is not None, "silence": bool(at)}
     if kind == "paint" and head is not None and len(cell) == 2:
         row, column = (numeral(each, name) for each in cell)
-        found = [
-            (f"{part}.pattern", painted(head, row, column)) for part in place.parts("self", "cross")
-        ]
-    elif (
-        kind in NAMES
-        and not cell
-        and (head is not None or kind != "one-head")
-        and (rest or kind != "silence")
-    ):
-        found = list(NAMES[kind](place))
+        parts = scope.parts("self", "cross")
+        found = [(f"{part}.pattern", painted(head, row, column)) for part in parts]
+    elif kind in NAMES and not cell and whole.get(kind, True):
+        found = list(NAMES[kind](scope))
     else:
-        raise ConfigError(f"There is no edit {shown(name)}.", f"{HELP}")
+        raise ConfigError(f"There is no edit {shown(name)}.", HELP)
     if not found or (head is not None and head >= config.n_heads):
-        raise ConfigError(
-            f"The edit {shown(name)} finds nothing to change in this model.", f"{HELP}"
-        )
+        raise ConfigError(f"The edit {shown(name)} finds nothing to change in this model.", HELP)
     return found
 
 
@@ -219,26 +215,20 @@ def both(first: Edit, second: Edit) -> Edit:
     return lambda x: second(first(x))
 
 
-def index(head: int, z: Tensor) -> Tensor:
-    return torch.tensor([head], device=z.device)
-
-
-def needed(head: int | None) -> int:
-    assert head is not None, "checked before"
-    return head
+def muted(heads: list[int]) -> Edit:
+    """These heads say nothing."""
+    return lambda z: z.index_fill(1, torch.tensor(heads, dtype=torch.long, device=z.device), 0)
 
 
 def numeral(text: str, name: str) -> int:
-    if not text.isdigit():
-        raise ConfigError(
-            f"The edit {shown(name)} needs a number where it has {shown(text)}.", f"{HELP}"
-        )
-    return int(text)
+    if text.isdigit():
+        return int(text)
+    raise ConfigError(f"The edit {shown(name)} needs a number where it has {shown(text)}.", HELP)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Change:
-    """What edits did to an output; `str()` marks what [-went-] and what {+came+}."""
+    """What edits did to an output; `str()` marks what [-went-] and what {+came+} (a word diff)."""
 
     before: str
     after: str
@@ -262,40 +252,25 @@ class Change:
         marks = {"=": "{}", "-": "[-{}-]", "+": "{{+{}+}}"}
         text = " ".join(marks[mark].format(word) for mark, word in self.words)
         old, new = self.log_prob_before, self.log_prob_after
-        return (
-            f"{text}\nlog-probability of the old output: {old:.3f} → {new:.3f} ({new - old:+.3f})"
-        )
+        numbers = f"{old:.3f} → {new:.3f} ({new - old:+.3f})"
+        return f"{text}\nlog-probability of the old output: {numbers}"
 
 
-def change(look: Look) -> Change:
+def change(look: Replay) -> Change:
     """The edited output beside the old one, and how likely the old one still is."""
-    if look.before is None:
-        return Change(look.output, look.output, log_prob(look), log_prob(look))
-    old = look.before
-    source = [token.id for token in look.source]
-    seen = replayed(look.model, source, [token.id for token in old.target], look.taps)
-    again = Look(
-        look.model,
-        look.task,
-        look.input,
-        old.output,
-        look.source,
-        old.target,
-        old.predicted,
-        seen,
-        look.spell,
-        look.classes,
-        look.several,
-        look.temperature,
-        old.n_given,
+    old = look.before or look
+    source, target = ([token.id for token in side] for side in (look.source, old.target))
+    again = replace(old, seen=replayed(look.model, source, target, look.taps))
+    return Change(
+        before=old.output,
+        after=look.output,
+        log_prob_before=log_prob(old),
+        log_prob_after=log_prob(again),
     )
-    return Change(old.output, look.output, log_prob(old), log_prob(again, old.output))
 
 
-def log_prob(look: Look, output: str | None = None) -> float:
-    """Of the output, or of a class by its name."""
-    if look.classes:
-        return next(
-            guess.log_prob for guess in look.verdict if guess.text == (output or look.output)
-        )
-    return look.log_prob
+def log_prob(look: Replay) -> float:
+    """Of the output: a text, or the name of a class."""
+    if not look.classes:
+        return look.log_prob
+    return next(guess.log_prob for guess in look.verdict if guess.text == look.output)

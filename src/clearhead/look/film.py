@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, UInt8
 
 from clearhead.errors import FolderError
-from clearhead.look.look import replayed
+from clearhead.look.paths import replayed
 from clearhead.model import Transformer
 
 LONGEST = 12
@@ -29,34 +29,7 @@ class Probe:
     target: tuple[int, ...]
 
 
-def frame(model: Transformer, probes: Sequence[Probe], step: int, loss: float) -> dict[str, Any]:
-    """The attention of all heads on all probes as it is now, as a line for a log."""
-    was_training = model.training
-    model.eval()
-    shots = []
-    for probe in probes:
-        seen = replayed(model, probe.source, probe.target)
-        patterns = {path: tensor for path, tensor in seen.items() if path.endswith(".pattern")}
-        content = b"".join(
-            (255 * pattern).round().to(torch.uint8).numpy().tobytes()
-            for pattern in patterns.values()
-        )
-        shots.append(
-            {
-                "source": probe.source,
-                "target": probe.target,
-                "shapes": {
-                    path.removesuffix(".pattern"): list(pattern.shape)
-                    for path, pattern in patterns.items()
-                },
-                "patterns": base64.b64encode(zlib.compress(content)).decode(),
-            }
-        )
-    model.train(was_training)
-    return {"kind": "frame", "step": step, "loss": loss, "probes": shots}
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Film:
     """One probe through all of training."""
 
@@ -72,6 +45,32 @@ class Film:
         return int(changes.argmax()) + 1 if len(changes) else 0
 
 
+def frame(model: Transformer, probes: Sequence[Probe], step: int, loss: float) -> dict[str, Any]:
+    """The attention of all heads on all probes as it is now, as a line for a log."""
+    was_training = model.training
+    model.eval()
+    shots = [shot(model, probe) for probe in probes]
+    model.train(was_training)
+    return {"kind": "frame", "step": step, "loss": loss, "probes": shots}
+
+
+def shot(model: Transformer, probe: Probe) -> dict[str, Any]:
+    """The attention of all heads on one probe, packed."""
+    seen = replayed(model, probe.source, probe.target)
+    patterns = {
+        path.removesuffix(".pattern"): (255 * pattern).round().to(torch.uint8).numpy()
+        for path, pattern in seen.items()
+        if path.endswith(".pattern")
+    }
+    content = b"".join(pattern.tobytes() for pattern in patterns.values())
+    return {
+        "source": probe.source,
+        "target": probe.target,
+        "shapes": {path: list(pattern.shape) for path, pattern in patterns.items()},
+        "patterns": base64.b64encode(zlib.compress(content)).decode(),
+    }
+
+
 def film_of(lines: Iterable[Mapping[str, Any]], number: int = 0) -> Film:
     """The film of one probe, from the lines of a log."""
     found = [line for line in lines if line["kind"] == "frame" and len(line["probes"]) > number]
@@ -81,30 +80,26 @@ def film_of(lines: Iterable[Mapping[str, Any]], number: int = 0) -> Film:
         )
     shots = [line["probes"][number] for line in found]
     frames = [unpacked(shot) for shot in shots]
-    patterns = {
-        path: np.stack([frame[path] for frame in frames]).astype(np.float32) / 255
-        for path in frames[0]
-    }
-    probe = Probe(tuple(shots[0]["source"]), tuple(shots[0]["target"]))
     return Film(
-        probe,
-        tuple(line["step"] for line in found),
-        tuple(line["loss"] for line in found),
-        patterns,
+        probe=Probe(tuple(shots[0]["source"]), tuple(shots[0]["target"])),
+        steps=tuple(line["step"] for line in found),
+        losses=tuple(line["loss"] for line in found),
+        patterns={
+            path: np.stack([frame[path] for frame in frames]).astype(np.float32) / 255
+            for path in frames[0]
+        },
     )
 
 
 def unpacked(shot: Mapping[str, Any]) -> Patterns:
     """The patterns in a line, which must be as large as it says."""
-    sizes = {path: int(np.prod(shape)) for path, shape in shot["shapes"].items()}
-    total = sum(sizes.values())
-    content = zlib.decompressobj().decompress(base64.b64decode(shot["patterns"]), total + 1)
-    if len(content) != total:
+    sizes = [int(np.prod(shape)) for shape in shot["shapes"].values()]
+    content = zlib.decompressobj().decompress(base64.b64decode(shot["patterns"]), sum(sizes) + 1)
+    if len(content) != sum(sizes):
         raise FolderError(
-            "A frame of the film is damaged.", "Delete film.jsonl; the model does not need it."
+            "A frame of the film is damaged.",
+            "Delete the film's file in the run folder; the model does not need it.",
         )
-    parts = np.split(np.frombuffer(content, np.uint8), np.cumsum(list(sizes.values()))[:-1])
-    return {
-        path: part.reshape(shape)
-        for (path, shape), part in zip(shot["shapes"].items(), parts, strict=True)
-    }
+    parts = np.split(np.frombuffer(content, np.uint8), np.cumsum(sizes)[:-1])
+    shapes = shot["shapes"].items()
+    return {path: part.reshape(shape) for (path, shape), part in zip(shapes, parts, strict=True)}

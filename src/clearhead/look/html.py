@@ -1,7 +1,7 @@
-"""One HTML file that holds a look: its numbers, its pictures and all that draws them; nothing is fetched from anywhere.
+"""One HTML file that holds a look: its numbers and all that draws them; nothing is fetched from anywhere.
 
-The page's modules are plain files under page/, which a server can hand out as they are. Here they become one script, so
-that the file works from a disk; a content policy allows this script and no other.
+The page's modules are plain files under page/, which a server can hand out as they are. Here they
+become one script, so that the file works from a disk; a content policy allows this script and no other.
 """
 
 import base64
@@ -9,7 +9,9 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from html import escape
 from importlib.resources import files
+from posixpath import dirname, join, normpath
 from typing import Any
 
 import numpy as np
@@ -24,22 +26,32 @@ EXPORT = re.compile(r"^export ((?:async )?(?:function|class|const) (\w+))", re.M
 def page(meta: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> str:
     """The whole page as text, for a look's `meta` and `tensors`."""
     script, style = bundle("main.js"), (PAGE / "look.css").read_text(encoding="utf-8")
-    numbers = base64.b64encode(
-        save({name: np.ascontiguousarray(value) for name, value in tensors.items()})
-    ).decode()
+    content = save({name: np.ascontiguousarray(value) for name, value in tensors.items()})
+    numbers = base64.b64encode(content).decode()
     parts = {
         '<meta charset="utf-8">\n': f'<meta charset="utf-8">\n{policy(script, style)}\n',
         '<link rel="stylesheet" href="look.css">': f"<style>{style}</style>",
-        '<script type="module" src="main.js"></script>': f'<script type="application/json" id="look-meta">'
-        f'{inert(meta)}</script>\n<script type="text/plain" id="look-tensors">{numbers}</script>\n'
-        f'<script type="module">{script}</script>',
+        '<script type="module" src="main.js"></script>': (
+            f'<script type="application/json" id="look-meta">{inert(meta)}</script>\n'
+            f'<script type="text/plain" id="look-tensors">{numbers}</script>\n'
+            f'<script type="module">{script}</script>'
+        ),
     }
     html = (PAGE / "look.html").read_text(encoding="utf-8")
-    for place, content in parts.items():
+    for place, filling in parts.items():
         before, found, after = html.partition(place)
         assert found, f"look.html has no {place}"
-        html = before + content + after
+        html = before + filling + after
     return html
+
+
+def framed(page: str, text: str) -> str:
+    """A page for a notebook, in an iframe of its own so that nothing in it meets the rest; `text` stands in for it."""
+    return (
+        f'<iframe srcdoc="{escape(page)}" sandbox="allow-scripts allow-downloads" '
+        f'title="A look inside" style="width: 100%; height: 720px; border: 0">'
+        f"<pre>{escape(text)}</pre></iframe>"
+    )
 
 
 def inert(meta: Mapping[str, Any]) -> str:
@@ -52,8 +64,11 @@ def inert(meta: Mapping[str, Any]) -> str:
 
 def policy(script: str, style: str) -> str:
     """Only this very script and style may act; nothing may be fetched, sent or framed."""
-    rules = f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}; img-src data: blob:"
-    return f"<meta http-equiv=\"Content-Security-Policy\" content=\"{rules}; base-uri 'none'; form-action 'none'\">"
+    rules = (
+        f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+    return f'<meta http-equiv="Content-Security-Policy" content="{rules}">'
 
 
 def digest(text: str) -> str:
@@ -68,32 +83,20 @@ def bundle(first: str) -> str:
 
 
 def add(name: str, made: dict[str, str]) -> None:
+    """Add a module, and before it those that it imports."""
     text = (PAGE / name).read_text(encoding="utf-8")
     wants = []
     for names, path in IMPORT.findall(text):
-        other = resolved(name, path)
+        other = normpath(join(dirname(name), path))
         if other not in made:
             add(other, made)
         wants.append(f"const {{ {names} }} = {variable(other)};")
     gives = ", ".join(found for _, found in EXPORT.findall(text))
     body = EXPORT.sub(r"\1", IMPORT.sub("", text))
-    assert not re.search(r"^(import|export)\b", body, re.MULTILINE), (
-        f"{name} imports or exports in another form"
-    )
-    made[name] = (
-        f"const {variable(name)} = (() => {{\n{' '.join(wants)}\n{body}\nreturn {{ {gives} }};\n}})();"
-    )
-
-
-def resolved(name: str, path: str) -> str:
-    """The path of a module within the page, from how another names it."""
-    parts = name.split("/")[:-1]
-    for part in path.split("/"):
-        if part == "..":
-            parts.pop()
-        elif part != ".":
-            parts.append(part)
-    return "/".join(parts)
+    plain = not re.search(r"^(import|export)\b", body, re.MULTILINE)
+    assert plain, f"{name} imports or exports in another form"
+    inside = f"{' '.join(wants)}\n{body}\nreturn {{ {gives} }};"
+    made[name] = f"const {variable(name)} = (() => {{\n{inside}\n}})();"
 
 
 def variable(name: str) -> str:

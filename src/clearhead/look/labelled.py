@@ -1,17 +1,27 @@
-"""Numbers with the names of their rows and columns."""
+"""Numbers with the names of their rows and columns: as a table, and as a heat map without any drawing library."""
 
+import html
+import struct
+import zlib
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from numpy.typing import NDArray
+
+from clearhead.errors import ConfigError
 
 MOST_ROWS, MOST_COLUMNS, WIDEST = 24, 10, 12
 """What of a matrix is printed, and how much of each label."""
+CELL = 24
+"""Side of a cell in an image, in pixels."""
+ORANGE, BLUE = (0.70, 0.32, 0.0), (0.03, 0.27, 0.58)
+"""The far ends: below zero and above; zero is white."""
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
+class LabelledTensor:
     """A tensor of the model; numpy takes it as an array, and `str()` is a table."""
 
     path: str
@@ -24,13 +34,12 @@ class Labelled:
     def __array__(self, dtype: object = None, copy: bool | None = None) -> NDArray[np.float32]:
         return np.array(self.values, dtype=dtype, copy=copy)  # type: ignore[call-overload, no-any-return]
 
-    def at(self, axis: str, index: int) -> "Labelled":
+    def at(self, axis: str, index: int) -> "LabelledTensor":
         """One index of a dimension: a head, a row."""
         place = self.axes.index(axis)
-        name = self.labels[place][index]
         return replace(
             self,
-            path=f"{self.path}, {axis} {name}",
+            path=f"{self.path}, {axis} {self.labels[place][index]}",
             values=self.values.take(index, axis=place),
             axes=self.axes[:place] + self.axes[place + 1 :],
             labels=self.labels[:place] + self.labels[place + 1 :],
@@ -42,38 +51,99 @@ class Labelled:
 
     def __str__(self) -> str:
         if self.values.ndim > 2:
-            return "\n\n".join(
-                str(self.at(self.axes[0], index)) for index in range(len(self.values))
-            )
-        rows = self.values if self.values.ndim == 2 else self.values[None]
+            slices = (self.at(self.axes[0], index) for index in range(len(self.values)))
+            return "\n\n".join(map(str, slices))
         names = self.labels[0] if self.values.ndim == 2 else ("",)
-        table = [["", *(cut(label) for label in self.labels[-1])]]
-        table += [
-            [cut(name), *(f"{value:.3f}" for value in row)]
-            for name, row in zip(names, rows, strict=True)
-        ]
-        return "\n".join([self.path, *lines(table)])
+        rows = zip(names, np.atleast_2d(self.values), strict=True)
+        head = ["", *map(shortened, self.labels[-1])]
+        cells = [[shortened(name), *(f"{value:.3f}" for value in row)] for name, row in rows]
+        return "\n".join([self.path, *aligned([head, *cells])])
 
 
-def lines(table: list[list[str]]) -> list[str]:
+def aligned(table: list[list[str]]) -> list[str]:
     """A table with its columns aligned; what does not fit is counted, not dropped in silence."""
-    n_rows, n_columns = len(table) - 1, len(table[0]) - 1
     shown = [row[: MOST_COLUMNS + 1] for row in table[: MOST_ROWS + 1]]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    text = [
-        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        for row in shown
-    ]
-    left_out = [
-        f"{n - most} more {what}"
-        for n, most, what in (
-            (n_rows, MOST_ROWS, "rows"),
-            (n_columns, MOST_COLUMNS, "columns"),
-        )
-        if n > most
-    ]
-    return [*text, *([f"({', '.join(left_out)})"] if left_out else [])]
+    lines = ["  ".join(map(str.rjust, row, widths)) for row in shown]
+    more = {"rows": len(table) - 1 - MOST_ROWS, "columns": len(table[0]) - 1 - MOST_COLUMNS}
+    left_out = [f"{n} more {what}" for what, n in more.items() if n > 0]
+    return [*lines, *([f"({', '.join(left_out)})"] if left_out else [])]
 
 
-def cut(label: str) -> str:
+def shortened(label: str) -> str:
     return label if len(label) <= WIDEST else label[: WIDEST - 1] + "…"
+
+
+@dataclass(frozen=True, eq=False)
+class Heatmap:
+    """A matrix in blue, and orange where it is below zero; a notebook shows it."""
+
+    matrix: LabelledTensor
+
+    def __post_init__(self) -> None:
+        if self.matrix.values.ndim != 2:
+            raise ConfigError(
+                f"{self.matrix.path} has {self.matrix.values.ndim} dimensions, "
+                "and a picture has two.",
+                "Name a head.",
+            )
+
+    def colours(self) -> UInt8[np.ndarray, "R C 3"]:
+        values = np.nan_to_num(self.matrix.values.astype(float), neginf=0.0)
+        share = (values / max(float(np.abs(values).max(initial=0)), 1e-12))[..., None]
+        ends = np.where(share < 0, np.array(ORANGE), np.array(BLUE))
+        return np.asarray((255 * (1 - np.abs(share) * (1 - ends))).round(), dtype=np.uint8)
+
+    def svg(self) -> str:
+        """Vectors, with a title for each cell and labels as text."""
+        rows, columns = self.matrix.labels
+        left, top = (10 + 8 * max(map(len, names), default=0) for names in (rows, columns))
+        parts = [
+            f'<rect x="{left + CELL * c}" y="{top + CELL * r}" width="{CELL}" height="{CELL}" '
+            f'fill="rgb({red},{green},{blue})"><title>'
+            f"{html.escape(f'{rows[r]}, {columns[c]}: {self.matrix.values[r, c]:.4f}')}"
+            "</title></rect>"
+            for r, row in enumerate(self.colours().tolist())
+            for c, (red, green, blue) in enumerate(row)
+        ]
+        for r, name in enumerate(rows):
+            place = f'x="{left - 6}" y="{top + CELL * (r + 0.65)}" text-anchor="end"'
+            parts.append(f"<text {place}>{html.escape(name)}</text>")
+        for c, name in enumerate(columns):
+            x, y = left + CELL * (c + 0.65), top - 6
+            place = f'x="{x}" y="{y}" text-anchor="start" transform="rotate(-90 {x} {y})"'
+            parts.append(f"<text {place}>{html.escape(name)}</text>")
+        width, height = left + CELL * len(columns) + 6, top + CELL * len(rows) + 6
+        # grey is legible on light and on dark
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+            f'role="img" aria-label="{html.escape(self.matrix.path)}">'
+            f"<style>text{{font:13px monospace;fill:#777}}</style>{''.join(parts)}</svg>\n"
+        )
+
+    def png(self) -> bytes:
+        """Pixels, a block of them for each cell."""
+        pixels = self.colours().repeat(CELL, axis=0).repeat(CELL, axis=1)
+        height, width, _ = pixels.shape
+        parts = {
+            b"IHDR": struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0),
+            b"IDAT": zlib.compress(b"".join(b"\0" + row.tobytes() for row in pixels)),
+            b"IEND": b"",
+        }
+        # each part is its length, its kind, its content and a checksum
+        return b"\x89PNG\r\n\x1a\n" + b"".join(
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+            for kind, data in parts.items()
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write it as the file's name asks: .svg or .png."""
+        path = Path(path)
+        if path.suffix not in (".svg", ".png"):
+            raise ConfigError(
+                f"A picture is a .svg or a .png, and {path.name} is neither.", "Name it so."
+            )
+        path.write_bytes(self.png() if path.suffix == ".png" else self.svg().encode())
+
+    def _repr_svg_(self) -> str:
+        return self.svg()

@@ -1,9 +1,9 @@
-"""Is attention the reason? Four measures of what each output word owes to each word that was read, side by side.
+"""Is attention the reason? Four measures (attributions) of what each output word owes to each word that was read.
 
 - attention: how much was looked at, the mean over layers and heads
 - weighted attention: the length of the vectors that attention brought home, which a look alone does not tell
 - gradient × input: how steeply the output word's log-probability rises along the read word's own vector
-- removal: how much of the output word's log-probability is lost when the read word is not there
+- removal: how much of the output word's log-probability is lost when the read word is not there (occlusion)
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,16 +18,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clearhead.errors import ModelError
-from clearhead.look.alignment import belongs
-from clearhead.look.labelled import Labelled
-from clearhead.look.look import Look
-from clearhead.look.tokens import Token, spelled, words
+from clearhead.look.alignment import membership
+from clearhead.look.labelled import LabelledTensor
+from clearhead.look.paths import as_batch
+from clearhead.look.replay import Replay
+from clearhead.look.tokens import Token, word_places, word_texts
 from clearhead.model import Edit, Trace
 
 Table = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Reasons:
     """Tables of output words × read words, one for each measure; what a word could not see is not a number."""
 
@@ -35,32 +36,27 @@ class Reasons:
     read: tuple[str, ...]
     measures: Mapping[str, Table]
 
-    def __getitem__(self, measure: str) -> Labelled:
-        return Labelled(
-            measure,
-            self.measures[measure].astype(np.float32),
-            ("said", "read"),
-            (self.said, self.read),
-        )
+    def __getitem__(self, measure: str) -> LabelledTensor:
+        values = self.measures[measure].astype(np.float32)
+        return LabelledTensor(measure, values, ("said", "read"), (self.said, self.read))
 
     @property
     def agreement(self) -> dict[tuple[str, str], float]:
         """Spearman's rank correlation of each two measures, the mean over output words: 1 same order, 0 unrelated."""
         found = {}
         for a, b in combinations(self.measures, 2):
-            rows = [spearman(x, y) for x, y in zip(self.measures[a], self.measures[b], strict=True)]
+            rows = list(map(spearman, self.measures[a], self.measures[b]))
             found[a, b] = float(np.nanmean(rows)) if not np.isnan(rows).all() else float("nan")
         return found
 
     def __str__(self) -> str:
         tables = [str(self[name]) for name in self.measures]
         ranks = [f"  {value:+.2f}  {a} and {b}" for (a, b), value in self.agreement.items()]
-        return "\n\n".join(
-            [*tables, "\n".join(["rank agreement, the mean over output words", *ranks])]
-        )
+        agreement = ["rank agreement, the mean over output words", *ranks]
+        return "\n\n".join([*tables, "\n".join(agreement)])
 
 
-def reasons(look: Look) -> Reasons:
+def reasons(look: Replay) -> Reasons:
     """The four measures for every word that was said."""
     side = "target" if look.family == "decoder" else "source"
     read: tuple[Token, ...] = getattr(look, side)
@@ -70,56 +66,55 @@ def reasons(look: Look) -> Reasons:
             "Nothing was said, so there are no reasons for it.",
             "Mask a word of the text, or let it write.",
         )
+    columns = membership(read)
+    # rows are output tokens, columns words that were read
     tables = {
-        "attention": attended(look, rows),
-        "weighted attention": attended(look, rows, weighted=True),
-        "gradient × input": steepness(look, rows, side),
+        "attention": attended(look, rows) @ columns.mT,
+        "weighted attention": attended(look, rows, weighted=True) @ columns.mT,
+        "gradient × input": steepness(look, rows, side) @ columns.mT,
         "removal": removal(look, rows, side),
     }
-    places = words(said) or [[row] for row in range(len(rows))]
-    names = spelled(said) or tuple(token.text for token in said)
-    columns = belongs(read)
-    unseen = [
+    groups = word_places(said) or [[row] for row in range(len(rows))]
+    # a decoder's word cannot owe anything to what comes later
+    unseen = torch.tensor(
         [
-            look.family == "decoder" and places_read[0] > rows[group[0]]
-            for places_read in words(read)
+            [
+                look.family == "decoder" and places[0] > rows[group[0]]
+                for places in word_places(read)
+            ]
+            for group in groups
         ]
-        for group in places
-    ]
-    merged = {}
+    )
+    measures = {}
     for name, table in tables.items():
-        by_word = table if name == "removal" else table @ columns.mT
         over_tokens = torch.mean if "attention" in name else torch.sum  # log-probabilities add up
-        whole = torch.stack([over_tokens(by_word[group], dim=0) for group in places]).double()
-        merged[name] = whole.masked_fill(torch.tensor(unseen), torch.nan).numpy()
-    return Reasons(names, spelled(read), merged)
+        merged = torch.stack([over_tokens(table[group], dim=0) for group in groups]).double()
+        measures[name] = merged.masked_fill(unseen, torch.nan).numpy()
+    names = word_texts(said) or tuple(token.text for token in said)
+    return Reasons(said=names, read=word_texts(read), measures=measures)
 
 
-def outputs(look: Look) -> tuple[list[int], tuple[Token, ...]]:
+def outputs(look: Replay) -> tuple[list[int], tuple[Token, ...]]:
     """The rows that say something, and what they say."""
-    if look.classes:
-        best = look.verdict[0]
-        return [0], (Token(best.id, best.text, None, True),)
     if look.target:
-        rows = [
-            row for row in range(look.n_given, len(look.target)) if not look.predicted[row].special
-        ]
+        spoken = enumerate(look.predicted[look.n_given :], start=look.n_given)
+        rows = [row for row, token in spoken if not token.special]
         return rows, tuple(look.predicted[row] for row in rows)
-    best_ids = [int(look.logits[row].argmax()) for row in look.gaps]
-    return list(look.gaps), tuple(Token(id_, look.spell([id_])[0], None, True) for id_ in best_ids)
+    rows = [0] if look.classes else list(look.gaps)
+    best = look.verdict[:1] if look.classes else [look.alternatives(row, 1)[0] for row in rows]
+    return rows, tuple(Token(each.id, each.text, None, True) for each in best)
 
 
 def log_probs(
-    look: Look,
+    look: Replay,
     rows: Sequence[int],
     source: Sequence[int],
     target: Sequence[int],
     edits: Mapping[str, Edit],
 ) -> Float[Tensor, " R"]:
     """The log-probability of what was said, when this is read instead."""
-    device = look.model.device
-    sides = [torch.tensor([side], device=device) if side else None for side in (source, target)]
-    logits = look.model(*sides, tap=Trace(edits))[0].float().cpu()
+    batch = as_batch(look.model, source, target)
+    logits = look.model(*batch, tap=Trace(edits))[0].float().cpu()
     ids = [token.id for token in outputs(look)[1]]
     if look.classes:
         scaled = logits / look.temperature
@@ -129,39 +124,33 @@ def log_probs(
     return chosen
 
 
-def attended(look: Look, rows: Sequence[int], weighted: bool = False) -> Float[Tensor, "R S"]:
+def attended(look: Replay, rows: Sequence[int], weighted: bool = False) -> Float[Tensor, "R S"]:
     """Attention from the rows that say something to what was read, the mean over layers."""
     kind = "cross" if look.family == "encoder-decoder" else "self"
     tables = []
     for path in (path for path in look.attentions if path.endswith(kind)):
         pattern = look.seen[f"{path}.pattern"]
         if weighted:
-            weight = (
-                look.part(path).out.weight.detach().float().cpu().unflatten(1, (len(pattern), -1))
-            )  # (D, H, K)
-            brought = torch.einsum("hsk,dhk->hsd", look.seen[f"{path}.v"], weight)
+            weight = look.part(path).out.weight.detach().float().cpu()
+            by_head = weight.unflatten(1, (len(pattern), -1))  # (D, H, K)
+            brought = torch.einsum("hsk,dhk->hsd", look.seen[f"{path}.v"], by_head)
             tables.append(torch.einsum("hts,hsd->tsd", pattern, brought).norm(dim=-1))
         else:
             tables.append(pattern.mean(dim=0))
     mean = torch.stack(tables).mean(dim=0)
-    return (
-        mean.mean(dim=0, keepdim=True)
-        if look.classes and look.model.config.pooling == "mean"
-        else mean[list(rows)]
-    )
+    pooled = look.classes and look.model.config.pooling == "mean"
+    return mean.mean(dim=0, keepdim=True) if pooled else mean[list(rows)]
 
 
-def steepness(look: Look, rows: Sequence[int], side: str) -> Float[Tensor, "R S"]:
+def steepness(look: Replay, rows: Sequence[int], side: str) -> Float[Tensor, "R S"]:
     """|gradient · vector| of every token that was read."""
     vectors: list[Tensor] = []
     path = "encoder.tokens" if side == "source" else "decoder.tokens"
-    earlier: Edit | None = look.taps.get(path)
+    earlier: Edit = look.taps.get(path, lambda x: x)
 
     def leaf(x: Tensor) -> Tensor:
-        x = (earlier(x) if earlier else x).detach()
-        x.requires_grad = True
-        vectors.append(x)
-        return x
+        vectors.append(earlier(x).detach().requires_grad_())
+        return vectors[0]
 
     source, target = ([token.id for token in tokens] for tokens in (look.source, look.target))
     with torch.enable_grad():
@@ -180,26 +169,19 @@ def gradient_of(score: Float[Tensor, ""], vectors: Float[Tensor, "1 S D"]) -> Fl
 
 
 @torch.inference_mode()
-def removal(look: Look, rows: Sequence[int], side: str) -> Float[Tensor, "R W"]:
+def removal(look: Replay, rows: Sequence[int], side: str) -> Float[Tensor, "R W"]:
     """What is lost of each row's log-probability when a word is taken out of what is read."""
     sides = {name: [token.id for token in getattr(look, name)] for name in ("source", "target")}
     whole = log_probs(look, rows, **sides, edits=look.taps)
-    columns = []
-    for places in words(getattr(look, side)):
-        less = {
-            **sides,
-            side: [number for place, number in enumerate(sides[side]) if place not in places],
-        }
-        moved = side == look.rows  # rows behind the word move up
-        now = [
-            max(0, row - sum(place <= row for place in places)) if moved else row for row in rows
-        ]
-        columns.append(
-            whole - log_probs(look, now, **less, edits=look.taps)
-            if less[side]
-            else torch.zeros(len(rows))
-        )
-    return torch.stack(columns, dim=1) if columns else torch.zeros(len(rows), 0)
+    columns = [torch.zeros(len(rows), 0)]
+    for places in word_places(getattr(look, side)):
+        rest = [number for place, number in enumerate(sides[side]) if place not in places]
+        now = list(rows)
+        if side == look.rows:  # rows behind the word move up
+            now = [max(0, row - sum(place <= row for place in places)) for row in rows]
+        less = log_probs(look, now, **{**sides, side: rest}, edits=look.taps) if rest else whole
+        columns.append((whole - less)[:, None])
+    return torch.cat(columns, dim=1)
 
 
 def spearman(a: Table, b: Table) -> float:
@@ -207,16 +189,14 @@ def spearman(a: Table, b: Table) -> float:
     both = ~(np.isnan(a) | np.isnan(b))
     if both.sum() < 3:
         return float("nan")
-    x, y = (ranks(values[both]) for values in (a, b))
+    x, y = (ranked(values[both]) for values in (a, b))
     spread = x.std() * y.std()
     return float(((x - x.mean()) * (y - y.mean())).mean() / spread) if spread else float("nan")
 
 
-def ranks(values: Table) -> Table:
+def ranked(values: Table) -> Table:
     """Places in order, equal values sharing theirs."""
-    below, same = (
-        (values[:, None] > values[None]).sum(axis=1),
-        (values[:, None] == values[None]).sum(axis=1),
-    )
+    below = (values[:, None] > values[None]).sum(axis=1)
+    same = (values[:, None] == values[None]).sum(axis=1)
     found: Table = below + (same - 1) / 2
     return found

@@ -2,28 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
+
+from clearhead.look.tokens import Spell
+
+Fate = Literal["kept", "finished", "pruned"]
+Recorded = tuple[int, int, int, float, float, Fate]
+"""A way on as decoding records it: rank, parent, token, log-probability, the sum so far, its fate."""
 
 
-class Candidate(Protocol):
-    """One way on that a search looked at, as decoding records it; its parent is a rank of the step before."""
-
-    @property
-    def rank(self) -> int: ...
-    @property
-    def parent(self) -> int: ...
-    @property
-    def token(self) -> int: ...
-    @property
-    def log_prob(self) -> float: ...
-    @property
-    def cumulative(self) -> float: ...
-    @property
-    def fate(self) -> Literal["kept", "finished", "pruned"]: ...
-
-
-@dataclass(frozen=True)
-class Node:
+@dataclass(frozen=True, kw_only=True)
+class Branch:
     """A token in the tree of the search."""
 
     rank: int
@@ -36,98 +25,110 @@ class Node:
     """The log-probability of the whole up to here."""
     divisor: float
     """The length penalty: what the total is divided by to compare texts of different lengths."""
-    state: Literal["kept", "finished", "pruned"]
+    state: Fate
     why: str
+    """What became of it, where that needs a reason."""
 
     @property
     def score(self) -> float:
         return self.total / self.divisor
 
 
-@dataclass(frozen=True)
-class Search:
-    """The whole tree, step by step, best first within a step."""
+Steps = Sequence[Sequence[Branch]]
+"""The branches of every step, best first within a step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchTree:
+    """All that a beam search looked at, step by step."""
 
     width: int
     penalty: str
     length_penalty: float
-    steps: tuple[tuple[Node, ...], ...]
+    steps: Steps
     winner: tuple[int, ...]
     """The rank of the winner's token at each step."""
 
     def text(self, step: int, rank: int) -> tuple[str, ...]:
-        """The tokens on the way to a node."""
-        return tuple(
-            self.steps[depth][place].text
-            for depth, place in enumerate(ranks(self.steps, step, rank))
-        )
+        """The tokens on the way to a branch."""
+        ranks = way_to(self.steps, step, rank)
+        return tuple(self.steps[depth][place].text for depth, place in enumerate(ranks))
 
     def __str__(self) -> str:
         lines = [f"beam of {self.width}, total ÷ {self.penalty} length penalty"]
-        for step, nodes in enumerate(self.steps):
-            for node in nodes:
-                won = step < len(self.winner) and self.winner[step] == node.rank
-                mark = "★" if won else {"kept": "│", "finished": "■", "pruned": "×"}[node.state]
-                text = "".join(self.text(step, node.rank)).replace("▁", " ").strip()
-                lines.append(
-                    f"{step + 1:3} {mark} {node.total:8.3f} {text}{f'   ({node.why})' if node.why else ''}"
-                )
+        marks = {"kept": "│", "finished": "■", "pruned": "×"}
+        for step, branches in enumerate(self.steps):
+            for branch in branches:
+                won = self.winner[step : step + 1] == (branch.rank,)
+                text = "".join(self.text(step, branch.rank)).replace("▁", " ").strip()
+                why = f"   ({branch.why})" if branch.why else ""
+                mark = "★" if won else marks[branch.state]
+                lines.append(f"{step + 1:3} {mark} {branch.total:8.3f} {text}{why}")
         return "\n".join(lines)
 
 
-def ranks(steps: Sequence[Sequence[Node]], step: int, rank: int) -> tuple[int, ...]:
-    """Where, at each step, the way to a node passes."""
+def way_to(steps: Steps, step: int, rank: int) -> tuple[int, ...]:
+    """The ranks, step by step, on the way to a branch."""
     found = [rank]
-    for nodes in reversed(steps[1 : step + 1]):
-        found.append(nodes[found[-1]].parent)
+    for branches in reversed(steps[1 : step + 1]):
+        found.append(branches[found[-1]].parent)
     return tuple(reversed(found))
 
 
-def search_of(
-    record: Sequence[Sequence[Candidate]],
-    texts: dict[int, str],
+def search_tree(
+    record: Sequence[Sequence[Recorded]],
+    chosen: Sequence[int],
+    *,
+    spell: Spell,
     width: int,
     penalty: tuple[str, float],
     divisors: Sequence[float],
-    chosen: Sequence[int],
-) -> Search:
-    """The tree of a recorded search; divisors by the number of tokens, and the tokens that won, their end included."""
-    kept = [min((c.cumulative for c in step if c.fate != "pruned"), default=0.0) for step in record]
-    steps = tuple(
-        tuple(
-            Node(
-                c.rank,
-                c.parent,
-                c.token,
-                texts[c.token],
-                c.log_prob,
-                c.cumulative,
-                divisors[depth],
-                c.fate,
-                why(c, width, kept[depth], divisors[depth], depth == len(record) - 1),
+) -> SearchTree:
+    """The tree of a recorded search.
+
+    `chosen` are the tokens that won, their end included; `penalty` is its kind and its strength,
+    and `divisors` what it comes to for one token, two tokens and so on.
+    """
+    steps = []
+    for depth, (step, divisor) in enumerate(zip(record, divisors, strict=True)):
+        worst = min((total for *_, total, fate in step if fate != "pruned"), default=0.0)
+        texts = spell([token for _, _, token, *_ in step])
+        branches = []
+        for text, (rank, parent, token, log_prob, total, fate) in zip(texts, step, strict=True):
+            reasons = {
+                "pruned": f"rank {rank + 1}, and {width} are kept: {total:.3f} < {worst:.3f}",
+                "finished": f"ended: {total:.3f} ÷ {divisor:.3f} = {total / divisor:.3f}",
+                "kept": "the search was over" if depth == len(record) - 1 else "",
+            }
+            branches.append(
+                Branch(
+                    rank=rank,
+                    parent=parent,
+                    id=token,
+                    text=text,
+                    log_prob=log_prob,
+                    total=total,
+                    divisor=divisor,
+                    state=fate,
+                    why=reasons[fate],
+                )
             )
-            for c in step
-        )
-        for depth, step in enumerate(record)
+        steps.append(branches)
+    name, strength = penalty
+    return SearchTree(
+        width=width,
+        penalty=name,
+        length_penalty=strength,
+        steps=steps,
+        winner=winner(steps, chosen),
     )
-    return Search(width, *penalty, steps, winner(steps, chosen))
 
 
-def why(candidate: Candidate, width: int, worst: float, divisor: float, last: bool) -> str:
-    """What became of a candidate, where that needs a reason."""
-    total = candidate.cumulative
-    if candidate.fate == "pruned":
-        return f"rank {candidate.rank + 1}, and {width} are kept: {total:.3f} < {worst:.3f}"
-    if candidate.fate == "finished":
-        return f"ended: {total:.3f} ÷ {divisor:.3f} = {total / divisor:.3f}"
-    return "the search was over" if last else ""
-
-
-def winner(steps: Sequence[Sequence[Node]], chosen: Sequence[int]) -> tuple[int, ...]:
-    """The way through the tree that spells the output; none, where something else than the search decided."""
+def winner(steps: Steps, chosen: Sequence[int]) -> tuple[int, ...]:
+    """The way that spells the output; none, where something else than the search decided."""
     depth = len(chosen) - 1
-    for node in steps[depth] if 0 <= depth < len(steps) else ():
-        way = ranks(steps, depth, node.rank)
+    for branch in steps[depth] if 0 <= depth < len(steps) else ():
+        way = way_to(steps, depth, branch.rank)
         if [steps[step][rank].id for step, rank in enumerate(way)] == list(chosen):
             return way
     return ()

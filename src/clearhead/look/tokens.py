@@ -1,7 +1,11 @@
-"""Tokens as people read them, and the words that they make up."""
+"""Tokens as people read them, the words that they make up, and how likely each was."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
 
 Spell = Callable[[Sequence[int]], list[str]]
 """Token ids as people read them, a leading space as ▁."""
@@ -35,8 +39,8 @@ def word_numbers(texts: Sequence[str], special: Sequence[bool]) -> list[int | No
     return numbers
 
 
-def words(tokens: Sequence[Token]) -> list[list[int]]:
-    """The places of each word's tokens."""
+def word_places(tokens: Sequence[Token]) -> list[list[int]]:
+    """The places of each word's tokens (subword merging)."""
     found: dict[int, list[int]] = {}
     for place, token in enumerate(tokens):
         if token.word is not None:
@@ -44,8 +48,47 @@ def words(tokens: Sequence[Token]) -> list[list[int]]:
     return list(found.values())
 
 
-def spelled(tokens: Sequence[Token]) -> tuple[str, ...]:
+def word_texts(tokens: Sequence[Token]) -> tuple[str, ...]:
     """The words that the tokens make up."""
-    return tuple(
-        "".join(tokens[place].text for place in places).strip("▁ ") for places in words(tokens)
-    )
+    places = word_places(tokens)
+    return tuple("".join(tokens[place].text for place in word).strip("▁ ") for word in places)
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A token or a class that the model could have said, and how likely that was."""
+
+    id: int
+    text: str
+    logit: float
+    prob: float
+
+    @property
+    def log_prob(self) -> float:
+        return math.log(self.prob) if self.prob else -math.inf
+
+    def __str__(self) -> str:
+        return f"{self.text} {self.prob:.1%}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """One row of logits: what was said, and what else could have been."""
+
+    chosen: Guess
+    top: tuple[Guess, ...]
+    max_logit: float
+    log_sum_exp: float
+    """The logarithm of the sum that the softmax divides by."""
+
+    @property
+    def rest(self) -> float:
+        """The probability of everything that is not among the top."""
+        return max(0.0, 1 - sum(guess.prob for guess in self.top))
+
+
+def guesses(logits: Float[Tensor, " V"], ids: Sequence[int], spell: Spell) -> tuple[Guess, ...]:
+    """Some tokens of a row of logits with their probabilities."""
+    probs = logits.softmax(dim=0)
+    texts = zip(ids, spell(ids), strict=True)
+    return tuple(Guess(id_, text, float(logits[id_]), float(probs[id_])) for id_, text in texts)

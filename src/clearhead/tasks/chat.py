@@ -252,11 +252,11 @@ class Chatbot:
         asked = self.config.decode.but(**options)
         asked = asked.but(beam=1, n_best=1, max_length=asked.max_length or LENGTH)
         return look_at_writing(
-            self.model,
+            self.flat,
             (self.source, self.target),
             text,
-            lambda text: self.context([*before, text], asked)[0],
-            asked,
+            encode=lambda text: self.context([*before, text], asked)[0],
+            options=asked,
             task="chat",
             target=None if target is None else self.target.encode(target),
             edit=edit,

@@ -124,7 +124,7 @@ class Classifier:
             self.model,
             tokenizer,
             text,
-            lambda text: [*tokenizer.encode(text)[: self.limit], tokenizer.end],
+            encode=lambda text: [*tokenizer.encode(text)[: self.limit], tokenizer.end],
             task="classification",
             edit=edit,
             classes=self.labels,

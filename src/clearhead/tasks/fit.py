@@ -19,8 +19,8 @@ from clearhead.machine import cache_folder, device_for, keep_freed_memory
 from clearhead.model import build
 from clearhead.tasks.card import card
 from clearhead.tasks.defaults import with_defaults
-from clearhead.tasks.filming import Camera
 from clearhead.tasks.inherit import inherit, like, started_from
+from clearhead.tasks.looking import Camera
 from clearhead.tasks.split import split
 from clearhead.tasks.task import Task, Tokenizers
 from clearhead.text import Tokenizer

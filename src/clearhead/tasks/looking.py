@@ -1,30 +1,43 @@
-"""Looking inside a trained model: decode as always, then see the finished output go through the model once more."""
+"""Looking inside a trained model, and filming one while it is trained.
+
+Decode as always, then see the finished output go through the model once more.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
+from itertools import islice
 from typing import Any
 
+from torch import Tensor
+
 from clearhead.config import DecodeConfig
-from clearhead.decode import Hypothesis, Record, decode
+from clearhead.data.batches import Batch, Batches
+from clearhead.decode import FlatTransformer, Hypothesis, Record, decode
 from clearhead.decode.ranking import Ranking
-from clearhead.look import Look, Search, replayed, search_of, tokens
+from clearhead.folder import RunFolder
+from clearhead.look import Look, SearchTree, Token, replayed, search_tree, tokens
 from clearhead.look.edits import Edits, edits_of
+from clearhead.look.film import LONGEST, Probe, frame
 from clearhead.model import Edit, Trace, Transformer
-from clearhead.text import Tokenizer
+from clearhead.text import PAD, Tokenizer
+from clearhead.train import Job, Validation
 
 Encode = Callable[[str], Sequence[int]]
 """A text as the model reads it."""
 Asked = str | Sequence[str] | Mapping[str, Edit] | None
 """Edits by name, or functions by the path of what they change."""
+N_PROBES = 3
+MOST_HEADS = 512
+"""Heads in all layers together; beyond, a film would take more than some megabytes."""
 
 
 def look_at_writing(
-    model: Transformer,
+    flat: FlatTransformer,
     tokenizers: tuple[Tokenizer, Tokenizer],
     text: str,
+    *,
     encode: Encode,
     options: DecodeConfig,
-    *,
     task: str,
     target: Sequence[int] | None = None,
     edit: Asked = None,
@@ -33,102 +46,151 @@ def look_at_writing(
 ) -> Look:
     """A look at what a model writes for a text, or at how it finds a given target, as ids without special tokens.
 
-    `encode` makes what the model reads: the encoder's source, or the context that a decoder goes on from. Edits are in
-    force while it writes, so that text and picture agree; the look without them is kept beside it.
+    `encode` makes what the model reads: the encoder's source, or the context that a decoder goes on
+    from. Edits are in force while it writes, so that text and picture agree.
     """
-    edits = edits_of(edit, model.config)
-    source = encode(edits.swapped(text))
-    found, beam = (
-        written(model, tokenizers[1], source, options, edits, search)
-        if target is None
-        else (None, None)
-    )
-    ids = list(found.ids if found else target or ())
-    end = [search.get("end", tokenizers[1].end)] if found is None or found.finished else []
-    reads = model.config.family == "encoder-decoder"
-    context = [search.get("start", tokenizers[1].start)] if reads or not source else list(source)
-    whole = [*context, *ids, *end]
-    encoder, decoder = (list(source) if reads else []), whole[:-1]
-    sides = [
-        (ids, tokenizer.tokens, len(tokenizer.vocabulary.specials))
-        for ids, tokenizer in ((encoder, tokenizers[0]), (whole, tokenizers[1]))
-    ]
-    read, both = (tokens(*side) for side in sides)
-    look = Look(
-        model,
-        task,
-        edits.swapped(text),
-        (decoded or tokenizers[1].decode)(ids),
-        read,
-        both[:-1],
-        both[1:],
-        replayed(model, encoder, decoder, edits.taps),
-        tokenizers[1].tokens,
-        n_given=len(context) - 1,
-        beam=beam,
-        edits=edits.names,
-        taps=edits.taps,
-        notes=() if found is None else found.notes,
-    )
-    if not edits:
-        return look
-    same = {"task": task, "target": target, "decoded": decoded, **search}
-    return replace(look, before=look_at_writing(model, tokenizers, text, encode, options, **same))
+    own = tokenizers[1]
+    start, end = search.get("start", own.start), search.get("end", own.end)
+
+    def looked(edits: Edits) -> Look:
+        source = list(encode(edits.swapped(text)))
+        found, beam = (None, None)
+        if target is None:
+            found, beam = write(flat, own, source, options=options, edits=edits, search=search)
+        ids = list(found.ids if found else target or ())
+        # the encoder reads the source, or the decoder goes on from it
+        reads = flat.model.config.reads
+        context = [start] if reads or not source else source
+        ended = [end] if found is None or found.finished else []
+        encoder, decoder = source if reads else [], [*context, *ids, *ended]
+        whole = named(own, decoder)
+        return Look(
+            model=flat.model,
+            task=task,
+            input=edits.swapped(text),
+            output=(decoded or own.decode)(ids),
+            source=named(tokenizers[0], encoder),
+            target=whole[:-1],
+            predicted=whole[1:],
+            seen=replayed(flat.model, encoder, decoder[:-1], edits.taps),
+            spell=own.tokens,
+            n_given=len(context) - 1,
+            beam=beam,
+            edits=edits.names,
+            taps=edits.taps,
+            notes=found.notes if found else (),
+        )
+
+    return with_before(looked, edits_of(edit, flat.model.config))
 
 
-def written(
-    model: Transformer,
+def write(
+    flat: FlatTransformer,
     tokenizer: Tokenizer,
     source: Sequence[int],
+    *,
     options: DecodeConfig,
     edits: Edits,
     search: Mapping[str, Any],
-) -> tuple[Hypothesis, Search | None]:
+) -> tuple[Hypothesis, SearchTree | None]:
     """The output, and the search that found it."""
     record: Record = {}
     tap = Trace(edits.taps) if edits.taps else None
-    found = decode([model], [source], options, record=record, tap=tap, **search)[0][0]
+    found = decode(flat, [source], options, record=record, tap=tap, **search)[0][0]
     if not record:
         return found, None
-    ids = sorted({candidate.token for step in record[0] for candidate in step})
-    texts = dict(zip(ids, tokenizer.tokens(ids), strict=True))
-    divisors = [Ranking(options).penalty(length + 1) for length in range(len(record[0]))]
-    chosen = [*found.ids, *([search.get("end", tokenizer.end)] if found.finished else [])]
-    penalty = options.penalty, options.length_penalty
-    return found, search_of(record[0], texts, options.beam, penalty, divisors, chosen)
+    end = [search.get("end", tokenizer.end)] if found.finished else []
+    tree = search_tree(
+        [[astuple(candidate) for candidate in candidates] for candidates in record[0]],
+        [*found.ids, *end],
+        spell=tokenizer.tokens,
+        width=options.beam,
+        penalty=(options.penalty, options.length_penalty),
+        divisors=[Ranking(options).penalty(number + 1) for number in range(len(record[0]))],
+    )
+    return found, tree
 
 
 def look_at_reading(
     model: Transformer,
     tokenizer: Tokenizer,
     text: str,
-    encode: Encode,
     *,
+    encode: Encode,
     task: str,
     edit: Asked = None,
     **of_classes: Any,
 ) -> Look:
     """A look at an encoder that classifies its text, or fills in what is masked in it."""
-    edits = edits_of(edit, model.config)
-    source = encode(edits.swapped(text))
-    read = tokens(list(source), tokenizer.tokens, len(tokenizer.vocabulary.specials))
-    look = Look(
-        model,
-        task,
-        edits.swapped(text),
-        "",
-        read,
-        (),
-        (),
-        replayed(model, source, (), edits.taps),
-        tokenizer.tokens,
-        edits=edits.names,
-        taps=edits.taps,
-        **of_classes,
-    )
-    look = replace(look, output=look.verdict[0].text if look.classes else "")
-    if not edits:
-        return look
-    return replace(
-        look, before=look_at_reading(model, tokenizer, text, encode, task=task, **of_classes)
-    )
+
+    def looked(edits: Edits) -> Look:
+        source = list(encode(edits.swapped(text)))
+        look = Look(
+            model=model,
+            task=task,
+            input=edits.swapped(text),
+            output="",
+            source=named(tokenizer, source),
+            seen=replayed(model, source, (), edits.taps),
+            spell=tokenizer.tokens,
+            edits=edits.names,
+            taps=edits.taps,
+            **of_classes,
+        )
+        return replace(look, output=look.verdict[0].text) if look.classes else look
+
+    return with_before(looked, edits_of(edit, model.config))
+
+
+def named(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[Token, ...]:
+    return tokens(ids, tokenizer.tokens, len(tokenizer.vocabulary.specials))
+
+
+def with_before(looked: Callable[[Edits], Look], edits: Edits) -> Look:
+    """The look with the edits, and the one without kept beside it."""
+    return replace(looked(edits), before=looked(Edits())) if edits else looked(edits)
+
+
+class Camera:
+    """Writes a frame of every head at each validation; a run of several processes, or a huge model, has none."""
+
+    def __init__(self, job: Job, folder: RunFolder, step: int) -> None:
+        self.job, self.film = job, folder.film
+        config = job.model.config
+        n_heads = config.n_heads * (config.n_encoder_layers + 2 * config.n_decoder_layers)
+        is_on = job.config.film and job.ranks.world == 1 and n_heads <= MOST_HEADS
+        self.probes = probes(job.batches) if is_on else []
+        if self.probes:
+            self.film.cut(step)
+
+    def shoot(self, report: Validation) -> None:
+        if self.probes:
+            self.film.write(frame(self.job.model, self.probes, report.step, report.loss))
+
+
+def probes(batches: Batches[Any]) -> list[Probe]:
+    """Some examples of a good length, cut to what a frame holds."""
+    chosen: Batch | None = None
+    for batch in islice(batches.fixed(), 200):
+        chosen = batch
+        if max(len(side) for side in sides(batch, 0)) >= LONGEST - 3:
+            break
+    if chosen is None:
+        return []
+    n_rows = len(chosen.indices)
+    rows = sorted({0, n_rows // 2, n_rows - 1})[:N_PROBES]
+    return [Probe(*(tuple(side[:LONGEST]) for side in sides(chosen, row))) for row in rows]
+
+
+def sides(batch: Any, row: int) -> list[list[int]]:
+    """What the encoder and the decoder read in a row of a batch."""
+    names = "source", "target_in"
+    return [real(getattr(batch, name)[row]) if name in vars(batch) else [] for name in names]
+
+
+def real(ids: Tensor) -> list[int]:
+    """The ids without the padding behind them."""
+    found: list[int] = ids.tolist()
+    while found and found[-1] == PAD:
+        found.pop()
+    return found

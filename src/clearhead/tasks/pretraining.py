@@ -89,7 +89,7 @@ class Filler:
     def look(self, text: str, edit: Asked = None) -> Look:
         """Every number behind what fits the gaps of a text."""
         return look_at_reading(
-            self.model, self.tokenizer, text, self.read, task="pretraining", edit=edit
+            self.model, self.tokenizer, text, encode=self.read, task="pretraining", edit=edit
         )
 
     def read(self, text: str) -> list[int]:

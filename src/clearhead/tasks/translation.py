@@ -17,11 +17,11 @@ from clearhead.data.store import Store
 from clearhead.decode import Hypothesis, Term, decode, laid_out, score
 from clearhead.errors import ConfigError, TextError, shown
 from clearhead.folder import RunFolder
-from clearhead.look import Alignment, Look, align
+from clearhead.look import Alignment, Look, align, tokens
 from clearhead.model import Transformer
 from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.tasks.task import Task, Tokenizers, with_vocabularies
-from clearhead.text import Tokenizer
+from clearhead.text import END, START, Tokenizer
 from clearhead.text.sentences import pieces
 from clearhead.train import Judge, Samples, mean_loss, next_token_loss
 
@@ -267,11 +267,11 @@ class Translator:
         given = None if target is None else self.target.encode(target)
         asked = self.config.decode.but(**options) if options else self.config.decode
         return look_at_writing(
-            self.models[0],
+            self.flat[0],
             (self.source, self.target),
             text,
-            lambda text: ended(self.source, [text])[0],
-            asked,
+            encode=lambda text: ended(self.source, [text])[0],
+            options=asked,
             task="translation",
             target=given,
             edit=edit,
@@ -279,9 +279,11 @@ class Translator:
 
     def align(self, source: str, target: str) -> Alignment:
         """Which words of a text its translation, or any other, was made from."""
-        sides = self.source.encode(source), self.target.encode(target)
-        labels = self.source.tokens(sides[0]), self.target.tokens(sides[1])
-        return align(self.models[0], *sides, labels)
+        sides = (self.source, source), (self.target, target)
+        read, said = (
+            tokens([*own.encode(text), END], own.tokens, n_special=END + 1) for own, text in sides
+        )
+        return align(self.models[0], read, said, start=START)
 
 
 def ended(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:

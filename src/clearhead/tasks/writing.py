@@ -133,11 +133,11 @@ class Writer:
         asked = self.asked(options)
         asked = asked.but(beam=1, n_best=1, max_length=min(room, asked.max_length or LOOKED_AT))
         return look_at_writing(
-            self.model,
+            self.flat,
             (self.tokenizer, self.tokenizer),
             prompt,
-            lambda text: self.read(text)[-self.window :],
-            asked,
+            encode=lambda text: self.read(text)[-self.window :],
+            options=asked,
             task="writing",
             target=None if target is None else self.tokenizer.encode(target),
             edit=edit,

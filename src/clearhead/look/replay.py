@@ -1,0 +1,243 @@
+"""A finished output and every number behind it, by name: the value that all questions are asked of.
+
+The output goes through the model once more, all at once and with a tap that listens. By causality
+row t of that pass is step t of the decode: the row whose input is token t - 1 and which predicts
+token t.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from clearhead.errors import ModelError, shown
+from clearhead.look.alignment import Alignment, best_alignment, cross_patterns
+from clearhead.look.film import Film
+from clearhead.look.labelled import LabelledTensor
+from clearhead.look.paths import axes_of, without_head
+from clearhead.look.search import SearchTree
+from clearhead.look.tokens import Choice, Guess, Spell, Token, guesses
+from clearhead.model import Edit, Transformer
+
+N_ALTERNATIVES = 20
+SUBLAYERS = {"self": "self_attention", "cross": "cross_attention", "ff": "feed_forward"}
+"""The modules of a block by their names in a path."""
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Replay:
+    """One output and all that happened on its way; `["decoder.1.cross.pattern"]` is any of it."""
+
+    model: Transformer
+    task: str
+    input: str
+    output: str
+    source: tuple[Token, ...] = ()
+    """What the encoder read."""
+    target: tuple[Token, ...] = ()
+    """What the decoder read: each row of the decoder is one of these."""
+    predicted: tuple[Token, ...] = ()
+    """What follows each of them: the token that the row predicts."""
+    seen: Mapping[str, Tensor]
+    """Every tensor by its path, without a batch dimension."""
+    spell: Spell
+    classes: tuple[str, ...] = ()
+    several: bool = False
+    """Each class is a yes or no of its own."""
+    temperature: float = 1.0
+    """What the scores of classes are divided by before they become probabilities."""
+    n_given: int = 0
+    """Decoder rows at the beginning whose next token was given and not chosen."""
+    beam: SearchTree | None = None
+    edits: tuple[str, ...] = ()
+    """What was changed inside, in words."""
+    taps: Mapping[str, Edit] = field(default_factory=dict)
+    """The changes themselves."""
+    before: Self | None = None
+    """The same without the edits."""
+    notes: tuple[str, ...] = ()
+    film: Film | None = None
+    """The heads as they formed during training."""
+
+    @property
+    def family(self) -> str:
+        return self.model.config.family
+
+    @property
+    def rows(self) -> Literal["source", "target"]:
+        """Whose rows the output is read off."""
+        return "source" if self.family == "encoder" else "target"
+
+    # Tensors by name
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The name of every tensor, in the order in which they came to be."""
+        return tuple(self.seen)
+
+    def __getitem__(self, path: str) -> LabelledTensor:
+        """A tensor by its path; `decoder.1.cross.3.pattern` is head 3 of `decoder.1.cross.pattern`."""
+        path, head = without_head(path)
+        if path.endswith(".probs") and path.removesuffix("probs") + "logits" in self.seen:
+            values = self.probs
+        elif path in self.seen:
+            values = self.seen[path]
+        else:
+            alike = difflib.get_close_matches(path, self.paths, n=4, cutoff=0)
+            raise ModelError(
+                f"There is no {shown(path)} inside this model.",
+                f"Did you mean one of these? {', '.join(alike)}",
+            )
+        axes = axes_of(path)
+        labels = [self.labels(*axis) for axis in zip(axes, values.shape, strict=True)]
+        if axes[1:] == ("target", "target"):
+            # what is looked at is there to be read, and predicts nothing
+            labels[-1] = tuple(token.text for token in self.target)
+        found = LabelledTensor(path, values.numpy(), axes, tuple(labels))
+        return found if head is None else found.at("head", self.checked_head(head))
+
+    def labels(self, axis: str, size: int) -> tuple[str, ...]:
+        """The names of all indices of a dimension."""
+        if axis == "source":
+            return tuple(token.text for token in self.source)
+        if axis == "target":
+            pairs = zip(self.target, self.predicted, strict=True)
+            return tuple(f"{token.text} → {following.text}" for token, following in pairs)
+        if axis == "token":
+            return tuple(self.spell(range(size)))
+        return self.classes if axis == "class" else tuple(map(str, range(size)))
+
+    def checked_head(self, head: int) -> int:
+        n_heads = self.model.config.n_heads
+        if not 0 <= head < n_heads:
+            raise ModelError(
+                f"There is no head {head}: the model has {n_heads}.", f"Use 0 to {n_heads - 1}."
+            )
+        return head
+
+    def part(self, path: str) -> Any:
+        """The module behind a path: `decoder.1.cross`, `encoder.0.ff`."""
+        block, name = self.block(path)
+        return getattr(block, SUBLAYERS[name])
+
+    def norm_of(self, path: str) -> Any:
+        """The norm around a sub-layer."""
+        block, name = self.block(path)
+        return getattr(block, f"norm_{name}")
+
+    def block(self, path: str) -> tuple[Any, str]:
+        stack, layer, name = path.split(".")
+        return getattr(self.model, stack).layers[int(layer)], name
+
+    # Attention
+
+    @property
+    def attentions(self) -> tuple[str, ...]:
+        """The path of every attention, in the order of the forward pass."""
+        found = (path.rpartition(".") for path in self.seen)
+        return tuple(part for part, _, name in found if name == "pattern")
+
+    def attention(self, path: str, head: int | None = None) -> LabelledTensor:
+        """How much each position looks at each other: of one head, or the mean of all heads."""
+        path, own = without_head(path)
+        head = own if head is None else head
+        found = self[f"{path}.pattern"]
+        if head is not None:
+            return found.at("head", self.checked_head(head))
+        title, mean = f"{path}.pattern, mean of all heads", found.values.mean(axis=0)
+        return LabelledTensor(title, mean, found.axes[1:], found.labels[1:])
+
+    def head_outputs(self, path: str) -> Float[Tensor, "H T D"]:
+        """What each head adds to the stream: its z through its own slice of W_O."""
+        z, weight = self.seen[f"{path}.z"], self.part(path).out.weight.detach().float().cpu()
+        # (H, T, K) @ (H, K, D)
+        added: Tensor = z @ weight.unflatten(1, (len(z), -1)).permute(1, 2, 0)
+        return added
+
+    def alignment(self) -> Alignment:
+        """Which source word each output word was made from, as the head tells that aligns best."""
+        patterns = cross_patterns(self.seen)
+        if not patterns:
+            raise ModelError(
+                f"A model of family {self.family} has no cross-attention, "
+                "so there is nothing to align.",
+                "Look at .attention(path, head) instead.",
+            )
+        return best_alignment(patterns, self.source, self.predicted)
+
+    # What it said, and what it might have
+
+    @cached_property
+    def logits(self) -> Float[Tensor, "T V"]:
+        """The scores of all tokens in every row."""
+        if self.classes:
+            raise ModelError(
+                "A classifier says no tokens: there are none to choose from.",
+                "See .verdict for its classes.",
+            )
+        return self.seen["encoder.logits" if self.family == "encoder" else "decoder.logits"]
+
+    @cached_property
+    def probs(self) -> Float[Tensor, "T V"]:
+        return self.logits.softmax(dim=-1)
+
+    @cached_property
+    def log_probs(self) -> tuple[float, ...]:
+        """The log-probability of each token that was predicted, the given ones too."""
+        ids = torch.tensor([token.id for token in self.predicted])
+        return tuple(self.logits.log_softmax(dim=-1).gather(1, ids[:, None])[:, 0].tolist())
+
+    @property
+    def log_prob(self) -> float:
+        """The log-probability of the whole output."""
+        return sum(self.log_probs[self.n_given :])
+
+    def step(self, number: int, n: int = N_ALTERNATIVES) -> Choice:
+        """One row of the output in full."""
+        logits = self.logits[number].double()
+        chosen = self.predicted[number].id if self.predicted else int(logits.argmax())
+        ids = logits.topk(min(n, len(logits))).indices.tolist()
+        first, *others = guesses(logits, [chosen, *ids], self.spell)
+        return Choice(
+            chosen=first,
+            top=tuple(others),
+            max_logit=float(logits.max()),
+            log_sum_exp=float(logits.logsumexp(0)),
+        )
+
+    def alternatives(self, step: int, n: int = N_ALTERNATIVES) -> tuple[Guess, ...]:
+        """The likeliest tokens of a step, best first."""
+        return self.step(step, n).top
+
+    @cached_property
+    def verdict(self) -> tuple[Guess, ...]:
+        """The classes of a classifier, likeliest first."""
+        logits = self.seen["encoder.classes"].double()
+        scaled = logits / self.temperature
+        probs = (scaled.sigmoid() if self.several else scaled.softmax(dim=0)).tolist()
+        found = map(Guess, range(len(logits)), self.classes, logits.tolist(), probs)
+        return tuple(sorted(found, key=lambda each: -each.prob))
+
+    @property
+    def gaps(self) -> tuple[int, ...]:
+        """The rows of an encoder that fills in what is masked."""
+        return tuple(row for row, token in enumerate(self.source) if token.text == "<mask>")
+
+    @torch.inference_mode()
+    def lens(self, n: int = 3) -> tuple[tuple[tuple[Guess, ...], ...], ...]:
+        """What each layer would say if it were the last (logit lens): the n likeliest tokens by row and layer."""
+        name = "encoder" if self.family == "encoder" else "decoder"
+        stack, n = getattr(self.model, name), min(n, self.logits.size(-1))
+        layers = []
+        for index in range(len(stack.layers)):
+            x = self.seen[f"{name}.{index}.resid_post"].to(self.model.device)
+            logits = self.model.logits(stack.norm(x)[None])[0].cpu().double()
+            layers.append(
+                [guesses(row, row.topk(n).indices.tolist(), self.spell) for row in logits]
+            )
+        return tuple(zip(*layers, strict=True))
