@@ -51,3 +51,10 @@ def test_imports_only_go_down(module):
         return  # the front door: it opens every room, lazily
     for room in rooms_imported_by(module) - {room_of(module)}:
         assert floor(room) < floor(room_of(module)), f"{module.name} may not import {room}"
+
+
+def test_the_floors_in_the_document_are_those_of_the_list():
+    document = (SOURCE.parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    lines = document.partition("```text\n")[2].partition("```")[0].splitlines()
+    written = [set(line.partition(" " * 4)[0].split()) for line in reversed(lines)]
+    assert [*written, {"__main__"}] == FLOORS

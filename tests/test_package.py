@@ -155,6 +155,14 @@ def test_links_between_documents_lead_somewhere(document):
         assert (document.parent / target).exists(), target
 
 
+def test_every_word_of_the_glossary_stands_in_a_file_that_exists():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Words")[2]
+    files = re.findall(r"\| `([\w/]+\.py)` \|$", text, re.MULTILINE)
+    assert len(files) == text.count("\n| ") - 1
+    for name in files:
+        assert (SOURCE / name).exists(), name
+
+
 @each_document
 def test_scripts_and_tests_that_documents_name_exist(document):
     for name in re.findall(r"\b(?:script|tests)/[\w./]*\w", document.read_text(encoding="utf-8")):
