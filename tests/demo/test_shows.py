@@ -33,7 +33,7 @@ def test_a_show_trains_on_its_files_as_they_are_seen_from_the_run(task, tmp_path
 
 def test_an_alignment_is_drawn_darkest_where_most_is_looked_at():
     weights = np.array([[0.0, 1.0], [0.5, 0.5]], dtype=np.float32)
-    assert blocks(Alignment(("I", "go"), ("gehe", "ich"), weights)) == [
+    assert blocks(Alignment(source=("I", "go"), target=("gehe", "ich"), weights=weights)) == [
         "     I go",
         "gehe   ██",
         " ich ▒ ▒▒",
