@@ -8,19 +8,22 @@ if TYPE_CHECKING:
         Classification,
         Classifier,
         Continuation,
+        Evaluation,
         Filler,
         Filling,
         Reply,
         Translation,
         Translator,
+        User,
         Writer,
+        evaluate,
         load,
     )
 
 __version__ = "0.1.0"
 __all__ = [
-    "Chatbot", "Classification", "Classifier", "Continuation", "Filler", "Filling", "Reply", "Translation",
-    "Translator", "Writer", "__version__", "load",
+    "Chatbot", "Classification", "Classifier", "Continuation", "Evaluation", "Filler", "Filling", "Reply",
+    "Translation", "Translator", "User", "Writer", "__version__", "evaluate", "load",
 ]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from clearhead.cli.chat import Terminal
 from clearhead.cli.main import main
+from clearhead.config import DecodeConfig
 from clearhead.tasks import Chatbot, Writer
 from tasks.random_runs import random_folder
 
@@ -63,7 +64,7 @@ def talk(
         raise line
 
     monkeypatch.setattr("builtins.input", answer)
-    terminal = Terminal(bot, {"max_length": 5})
+    terminal = Terminal(bot, bot.config.decode.but(max_length=5))
     terminal.talk()
     return terminal
 
@@ -102,8 +103,8 @@ def test_ctrl_c_stops_the_reply_and_not_the_program(
     loaded = Chatbot.load(bot)
     whole = loaded.answering
 
-    def interrupted(turns: list[str], **options: object) -> Iterator[str]:
-        yield next(whole(turns, **options))
+    def interrupted(turns: list[str], decode: DecodeConfig) -> Iterator[str]:
+        yield next(whole(turns, decode))
         if turns[-1] == "the cat":
             raise KeyboardInterrupt
 

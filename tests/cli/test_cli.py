@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from clearhead import __version__
-from clearhead.cli.arguments import spelled_out
 from clearhead.cli.main import main
+from clearhead.cli.options import spelled_out
 
 
 @pytest.fixture

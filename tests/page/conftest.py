@@ -89,7 +89,7 @@ def translator() -> Translator:
     model = Transformer(shape).eval().requires_grad_(False)
     with torch.no_grad():
         model.tokens.weight *= 3
-    return Translator([model], tokenizer, tokenizer, Config(model=shape))
+    return Translator([model], (tokenizer, tokenizer), Config(model=shape))
 
 
 @pytest.fixture(scope="session")

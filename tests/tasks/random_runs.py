@@ -18,13 +18,17 @@ TEXTS = [
 ] * 5
 
 
-def random_folder(path: Path, task: str, family: str, method: str = "bpe", **data: Any) -> Path:
+def random_folder(
+    path: Path, task: str, family: str, method: str = "bpe", positions: int = 0, **data: Any
+) -> Path:
     """A run folder for a task; its output matrix is its own, so that it does not just repeat what it reads."""
     tokenizer = Tokenizer.learn(TEXTS, TokenizerConfig(method=method, vocab_size=300))
     model = ModelConfig(
         family=family, vocab_size=tokenizer.vocab_size, d_model=16, d_ff=16, n_heads=2, n_encoder_layers=1,
         n_decoder_layers=1, tie="none",
     )  # fmt: skip
+    if positions:
+        model = model.but(positions="learned", max_positions=positions)
     config = with_defaults(Config(task=task, model=model, data=DataConfig(**data)))
     torch.manual_seed(0)
     folder = RunFolder.create(path, config, tokenizer)

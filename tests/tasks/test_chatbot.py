@@ -9,8 +9,8 @@ from clearhead import Chatbot
 from clearhead.data.examples import Conversation
 from clearhead.data.prepare import prepare
 from clearhead.errors import TextError
-from clearhead.tasks.chat import chat_batches, chat_encoding, pieces
-from clearhead.tasks.streams import Kept
+from clearhead.tasks.chat import chat_batches, chat_encoding, exchanges
+from clearhead.tasks.user import Kept
 from tasks.random_runs import random_folder
 
 LIMIT = 60
@@ -144,7 +144,7 @@ def test_only_the_bot_s_words_count(
 
 @given(st.lists(st.sampled_from(["a" * 300, "b", "c" * 50]), max_size=12))
 def test_pieces_of_a_conversation_are_the_conversation(turns: list[str]) -> None:
-    found = list(pieces(turns))
+    found = list(exchanges(turns))
     assert [turn for piece in found for turn in piece.turns] == turns[: len(turns) // 2 * 2]
     assert all(len(piece.turns) % 2 == 0 for piece in found)
     assert all(sum(map(len, piece.turns)) <= 1_024 for piece in found)

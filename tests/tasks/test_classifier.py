@@ -13,8 +13,8 @@ from clearhead.data.examples import Labelled
 from clearhead.errors import DataError, FolderError
 from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
-from clearhead.tasks.assessment import assess
 from clearhead.tasks.classification import fitted_temperature, probabilities, said
+from clearhead.tasks.evaluation import assess
 from clearhead.tasks.fit import fit
 from tasks.small import small_config, trained, write_prose, write_reviews
 
@@ -229,5 +229,5 @@ def test_a_folder_without_labels_is_no_classifier(place):
         small_config(write_prose(place / "prose.txt"), 2), ["model.family=encoder"]
     )
     trained("pretraining", config, place / "prose")
-    with pytest.raises(FolderError, match="is no classifier"):
+    with pytest.raises(FolderError, match="cannot classify"):
         clearhead.Classifier.load(place / "prose")

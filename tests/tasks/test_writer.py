@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import clearhead
 from clearhead import Writer
 from clearhead.errors import ConfigError
-from clearhead.tasks.perplexity import sliding
-from clearhead.tasks.streams import Kept, Page, Until
+from clearhead.tasks.user import Kept
+from clearhead.tasks.writing import Page, Until, sliding
 from tasks.random_runs import random_folder
 
 WINDOW = 8

@@ -3,17 +3,14 @@
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from clearhead.cli.evaluation import Evaluation
-from clearhead.cli.translate import one_line
-from clearhead.cli.write import MinP, Penalty, Seed, Sets, Temperature, TopK, TopP, asked, surprise
+from clearhead.cli import options
+from clearhead.cli.lines import one_line
 from clearhead.errors import TextError
 
 if TYPE_CHECKING:
+    from clearhead.config import DecodeConfig
     from clearhead.tasks import Chatbot
 
 NO_DIGITS = str.maketrans("", "", "0123456789,")
@@ -25,14 +22,14 @@ Ctrl-C stops a reply, Ctrl-D leaves."""
 
 
 def chat(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run folder of a chatbot.")],
-    temperature: Temperature = None,
-    top_k: TopK = None,
-    top_p: TopP = None,
-    min_p: MinP = None,
-    repetition_penalty: Penalty = None,
-    seed: Seed = None,
-    settings: Sets = None,
+    run: Annotated[str, options.run_of("a chatbot")],
+    temperature: options.Temperature = None,
+    top_k: options.TopK = None,
+    top_p: options.TopP = None,
+    min_p: options.MinP = None,
+    repetition_penalty: options.Penalty = None,
+    seed: options.Seed = None,
+    settings: options.DecodeSettings = None,
 ) -> None:
     """Talk with a chatbot: line by line on a terminal, with what was said before in mind; in a pipe, line for line.
 
@@ -43,25 +40,30 @@ def chat(
     from clearhead.tasks import Chatbot
 
     bot = Chatbot.load(run)
-    given = {
-        "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
-        "repetition_penalty": repetition_penalty, "seed": seed,
-    }  # fmt: skip
-    options = asked(bot.config, given, settings or [])
+    decode = options.decode_config(
+        bot.config,
+        settings,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        seed=seed,
+    )
     if sys.stdin.isatty():
-        Terminal(bot, options).talk()
+        Terminal(bot, decode).talk()
     else:
-        piped(bot, options)
+        answer_lines(bot, decode)
 
 
-def piped(bot: "Chatbot", options: dict[str, Any]) -> None:
+def answer_lines(bot: "Chatbot", decode: "DecodeConfig") -> None:
     """One conversation from stdin; a blank line is answered with a blank line and begins another."""
     from clearhead.data.lines import Lines
 
     for line in Lines("-"):
         if not line.strip():
             bot.reset()
-        reply = bot.reply(line, **options).text if line.strip() else ""
+        reply = bot.reply(line, decode).text if line.strip() else ""
         sys.stdout.write(f"{one_line(reply)}\n")
         sys.stdout.flush()
 
@@ -69,8 +71,8 @@ def piped(bot: "Chatbot", options: dict[str, Any]) -> None:
 class Terminal:
     """A conversation with somebody who types."""
 
-    def __init__(self, bot: "Chatbot", options: dict[str, Any]) -> None:
-        self.bot, self.options = bot, options
+    def __init__(self, bot: "Chatbot", decode: "DecodeConfig") -> None:
+        self.bot, self.decode = bot, decode
         self.told: set[str] = set()
         self.commands = {
             "/reset": self.reset,
@@ -104,9 +106,9 @@ class Terminal:
 
     def say(self, text: str) -> None:
         """Show the reply as it comes; Ctrl-C stops it, and what was said stays said."""
-        from clearhead.tasks.streams import Kept
+        from clearhead.tasks.user import Kept
 
-        reply = Kept(self.bot.stream(text, **self.options))
+        reply = Kept(self.bot.stream(text, self.decode))
         sys.stdout.write("bot  ")
         try:
             self.show(reply)
@@ -149,17 +151,3 @@ class Terminal:
 
     def note(self, text: str) -> None:
         sys.stderr.write(f"{text}\n")
-
-
-def evaluated(
-    run: str,
-    files: list[str],
-    beam: int | None,  # noqa: ARG001
-    output: Path | None,  # noqa: ARG001
-    settings: list[str],  # noqa: ARG001
-) -> Evaluation:
-    """How surprised a chatbot is by what the bot says in the conversations of files."""
-    from clearhead.tasks import Chatbot
-    from clearhead.tasks.chat import read_conversations
-
-    return surprise(Chatbot.load(run).perplexity(each.turns for each in read_conversations(*files)))

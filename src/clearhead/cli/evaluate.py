@@ -1,25 +1,14 @@
 """`clearhead evaluate`, `info` and `average`: what a run is worth, what it is, and its checkpoints' mean."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from clearhead.cli import chat, classify, translate, write
-from clearhead.cli.evaluation import Evaluation
+from clearhead.cli import options
 from clearhead.errors import ConfigError
 
-EVALUATIONS: dict[
-    str, Callable[[str, list[str], int | None, Path | None, list[str]], Evaluation]
-] = {
-    "translation": translate.evaluated,
-    "chat": chat.evaluated,
-    "classification": classify.evaluated,
-    "writing": write.evaluated,
-}
-"""What measures a run of each task: from run, files, beam, output and settings."""
 USES = {
     "translation": 'clearhead translate {run} "…"',
     "chat": "clearhead chat {run}",
@@ -31,23 +20,19 @@ USES = {
 
 
 def evaluate(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: options.AnyRun,
     files: Annotated[
         list[str],
         typer.Argument(
             metavar="FILES", help="A test set, in the form that the run was trained on."
         ),
     ],
-    beam: Annotated[
-        int | None, typer.Option(help="Hypotheses kept at every step (translation); 1 is greedy.")
-    ] = None,
+    beam: options.Beam = None,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the translations here.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write the translations, or the labels, here."),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="decode.NAME=VALUE", help="Any setting of decoding."),
-    ] = None,
+    settings: options.DecodeSettings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
     """Measure a run on a test set, in the ways of its task.
@@ -56,19 +41,21 @@ def evaluate(
     - `clearhead evaluate runs/en-de test.en test.de --beam 1 --json`
     - `clearhead evaluate runs/bard test.txt` (perplexity and bits per byte; so does a chatbot, of its own words)
     """
-    from clearhead.folder import RunFolder
+    from clearhead import tasks
 
-    task = RunFolder.open(run).config().task
-    if task not in EVALUATIONS:
-        raise ConfigError(
-            f"{run} is a {task} run, and there is no test for it.",
-            "Fine-tune it for a task first.",
-        )
-    found = EVALUATIONS[task](run, files, beam, output, settings or [])
-    typer.echo(json.dumps(found.values) if as_json else found.text)
+    user = tasks.load(run)
+    changed = beam is not None or settings
+    decode = options.decode_config(user.config, settings, beam=beam) if changed else None
+    found = tasks.evaluate(user, files, decode)
+    if output and not found.lines:
+        raise ConfigError("--output: this test has no outputs to write.", "Leave it out.")
+    if output:
+        text = "".join(f"{line}\n" for line in found.lines)
+        output.write_text(text, encoding="utf-8", newline="\n")
+    typer.echo(json.dumps(found.scores) if as_json else found)
 
 
-def info(run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder.")]) -> None:
+def info(run: options.AnyRun) -> None:
     """Tell what a run is, what it was trained on, its scores, its size and how to use it.
 
     - `clearhead info runs/en-de`
@@ -96,7 +83,7 @@ def info(run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder.")
 
 
 def average(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: options.AnyRun,
     last: Annotated[int, typer.Option(help="How many of the newest checkpoints to average.")] = 5,
 ) -> None:
     """Use the mean of the newest checkpoints' weights, as the paper does.

@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from clearhead import __version__
-from clearhead.cli.arguments import SeveralValues
 from clearhead.cli.chat import chat
 from clearhead.cli.classify import classify
 from clearhead.cli.demo import demo
@@ -19,6 +18,7 @@ from clearhead.cli.doctor import doctor
 from clearhead.cli.evaluate import average, evaluate, info
 from clearhead.cli.fill import fill
 from clearhead.cli.look import look
+from clearhead.cli.options import SeveralValues
 from clearhead.cli.pretrain import pretrain
 from clearhead.cli.train import train
 from clearhead.cli.translate import translate

@@ -4,7 +4,7 @@ from clearhead.config import Config, ModelConfig, TrainConfig
 from clearhead.data.examples import labelled
 from clearhead.demo.show import Show
 from clearhead.tasks import Classifier
-from clearhead.tasks.assessment import assess
+from clearhead.tasks.evaluation import assess
 
 TEXTS = [
     "The soup was lovely.",

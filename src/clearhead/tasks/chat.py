@@ -19,14 +19,13 @@ from clearhead.data.order import Ints
 from clearhead.data.prepare import prepare
 from clearhead.data.store import Store
 from clearhead.decode import laid_out, stream
-from clearhead.errors import FolderError, TextError
-from clearhead.folder import RunFolder
+from clearhead.errors import TextError
 from clearhead.look import Look
 from clearhead.model import Transformer
+from clearhead.tasks.defaults import DEFAULTS
 from clearhead.tasks.looking import Asked, look_at_writing
-from clearhead.tasks.perplexity import Perplexity
-from clearhead.tasks.streams import Kept, whole
 from clearhead.tasks.task import Task, Tokenizers, with_vocabularies
+from clearhead.tasks.user import Kept, Perplexity, User, value_of
 from clearhead.text import USER, Tokenizer
 from clearhead.train import Judge, Samples, mean_loss, next_token_loss, total_loss
 
@@ -36,10 +35,10 @@ PIECE = 1_024
 
 def read_conversations(*paths: str | Path) -> Examples[Conversation]:
     """The conversations in files; long ones in pieces, each beginning with the user and ending with the bot."""
-    return conversations(*paths).in_parts(lambda conversation: pieces(conversation.turns))
+    return conversations(*paths).in_parts(lambda conversation: exchanges(conversation.turns))
 
 
-def pieces(turns: Sequence[str]) -> Iterator[Conversation]:
+def exchanges(turns: Sequence[str]) -> Iterator[Conversation]:
     """Whole exchanges in a row, as many as are short enough together; those with a blank turn end a piece."""
     piece: list[str] = []
     for said, answer in zip(turns[::2], turns[1::2], strict=False):
@@ -87,11 +86,11 @@ def chat_batches(store: Store, config: Config) -> Batches[TextBatch]:
     return ByLength(store, made, config.data.batch_tokens, config.train.seed)
 
 
-LENGTH = 60
-"""Tokens of the longest reply when the settings name no number."""
+LENGTH: int = DEFAULTS["chat"]["decode"]["max_length"]
+"""Tokens of the longest reply where the settings name no number."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reply:
     """What the bot said; `str()` is the reply."""
 
@@ -110,53 +109,48 @@ class Reply:
         return self.text
 
 
-class Chatbot:
+class Chatbot(User):
     """A model that answers, and one conversation with it; `answer` serves any number of others."""
 
+    ability = "chat"
+    remedy = "clearhead train FILES --task chat --into RUN"
+
     def __init__(
-        self, model: Transformer, source: Tokenizer, target: Tokenizer, config: Config
+        self, model: Transformer, tokenizers: Tokenizers, config: Config, name: str = ""
     ) -> None:
-        self.model, self.source, self.target, self.config = model, source, target, config
+        super().__init__(model, tokenizers, config, name)
         self.flat = laid_out(model)
         self.reads_question = config.model.family == "encoder-decoder"
-        learned = config.model.positions == "learned"
-        self.limit = min(
-            config.data.max_length,
-            config.model.max_positions - 2 if learned else config.data.max_length,
-        )
-        self.blocked = tuple(set(range(len(target.vocabulary.specials))) - {target.end})
+        self.limit = self.limit_of(config.data.max_length, n_marks=2)
+        self.blocked = tuple(set(range(len(self.target.vocabulary.specials))) - {self.target.end})
         self.turns: list[str] = []
         """What was said so far, by the user and the bot in turn."""
         self.n_asked = 0
 
-    @classmethod
-    def load(cls, path: str | Path, device: str = "cpu") -> "Chatbot":
-        """The chatbot in a run folder."""
-        folder = RunFolder.open(path)
-        config = folder.config()
-        if config.task != "chat":
-            raise FolderError(
-                f"{path} cannot chat: its model is of the family {config.model.family}, for {config.task}.",
-                "Train one with: clearhead train FILES --task chat --into RUN",
-            )
-        return cls(folder.model(device), *folder.tokenizers(), config)
+    @staticmethod
+    def suits(config: Config) -> bool:
+        return config.task == "chat"
 
-    def reply(self, text: str, **options: Any) -> Reply:
+    def reply(self, text: str, decode: DecodeConfig | None = None, **options: Any) -> Reply:
         """Answer, and remember both.
 
-        Options are the settings of the section `decode`: temperature (0: always the likeliest token), top_k, top_p,
-        min_p, repetition_penalty, max_length, seed … Each reply of a conversation is drawn with the next seed, so the
-        same seed and the same words make the same conversation.
+        Options are the settings of the section `decode`, whole or one by one: temperature (0:
+        deterministic), top_k, top_p, min_p, repetition_penalty, max_length, seed … Each reply of a
+        conversation is drawn with the next seed, so the same seed and the same words make the same
+        conversation.
         """
-        return whole(self.stream(text, **options))
+        return value_of(self.stream(text, decode, **options))
 
-    def stream(self, text: str, **options: Any) -> Generator[str, None, Reply]:
+    def stream(
+        self, text: str, decode: DecodeConfig | None = None, **options: Any
+    ) -> Generator[str, None, Reply]:
         """The same while it is being said; a reply that is not waited for is remembered as far as it went."""
-        options["seed"] = options.get("seed", self.config.decode.seed) + self.n_asked
+        asked = self.asked(decode, options)
+        asked = asked.but(seed=asked.seed + self.n_asked)
         self.n_asked += 1
         said: list[str] = []
         try:
-            reply = Kept(self.answering([*self.turns, text], **options))
+            reply = Kept(self.answering([*self.turns, text], asked))
             for piece in reply:
                 said.append(piece)
                 yield piece
@@ -165,9 +159,9 @@ class Chatbot:
             if said:
                 self.turns += [text, "".join(said)]
 
-    def retry(self, **options: Any) -> Reply:
-        """Answer the last turn again, with other luck."""
-        return self.reply(self.undo(), **options)
+    def retry(self, decode: DecodeConfig | None = None, **options: Any) -> Reply:
+        """Answer the last turn again, with the next seed."""
+        return self.reply(self.undo(), decode, **options)
 
     def undo(self) -> str:
         """Take back the last turn and its reply; the answer is what the user had said."""
@@ -183,14 +177,17 @@ class Chatbot:
         """Forget everything that was said."""
         self.turns, self.n_asked = [], 0
 
-    def answer(self, turns: Sequence[str], **options: Any) -> Reply:
+    def answer(
+        self, turns: Sequence[str], decode: DecodeConfig | None = None, **options: Any
+    ) -> Reply:
         """The reply to a conversation that is given whole, the user's last turn at its end; nothing is remembered."""
-        return whole(self.answering(turns, **options))
+        return value_of(self.answering(turns, decode, **options))
 
-    def answering(self, turns: Sequence[str], **options: Any) -> Generator[str, None, Reply]:
+    def answering(
+        self, turns: Sequence[str], decode: DecodeConfig | None = None, **options: Any
+    ) -> Generator[str, None, Reply]:
         """The same while it is being said; the whole is the generator's value."""
-        asked = self.config.decode.but(**options)
-        asked = asked.but(n_best=1, max_length=asked.max_length or LENGTH)
+        asked = self.asked(decode, options, LENGTH).but(n_best=1)
         ids, notes = self.context(turns, asked)
         text = self.target.stream()
         drawn = Kept(stream(self.flat, ids, asked, blocked=self.blocked))
@@ -202,7 +199,14 @@ class Chatbot:
         yield pieces[-1]
         found = drawn.value
         tokens = tuple(self.target.tokens(found.ids))
-        return Reply(turns[-1], "".join(pieces), tokens, found.log_probs, asked.seed, notes)
+        return Reply(
+            said=turns[-1],
+            text="".join(pieces),
+            tokens=tokens,
+            log_probs=found.log_probs,
+            seed=asked.seed,
+            notes=notes,
+        )
 
     def context(
         self, turns: Sequence[str], options: DecodeConfig
@@ -211,11 +215,9 @@ class Chatbot:
 
         A model that was trained on questions and answers reads the last turn alone.
         """
-        room = (
-            self.limit
-            if self.reads_question
-            else self.limit - min(options.max_length or LENGTH, self.limit // 2)
-        )
+        room = self.limit
+        if not self.reads_question:
+            room -= min(options.max_length or LENGTH, self.limit // 2)
         kept, notes = list(turns[-1:] if self.reads_question else turns), []
         while len(ids := self.read(kept)) > room and len(kept) > 1:
             del kept[:2]
@@ -243,14 +245,14 @@ class Chatbot:
         target: str | None = None,
         edit: Asked = None,
         before: Sequence[str] = (),
+        decode: DecodeConfig | None = None,
         **options: Any,
     ) -> Look:
         """Every number behind the reply to a message, or behind a given one, after the turns `before` it.
 
         Nothing of it is remembered.
         """
-        asked = self.config.decode.but(**options)
-        asked = asked.but(beam=1, n_best=1, max_length=asked.max_length or LENGTH)
+        asked = self.asked(decode, options, LENGTH).but(beam=1, n_best=1)
         return look_at_writing(
             self.flat,
             (self.source, self.target),
@@ -324,7 +326,7 @@ class ChatTask(Task):
         some = [each.turns[:-1] for each in examples[:N_SAMPLES]]
 
         def sampled(model: Transformer) -> Samples:
-            bot = Chatbot(model, *self.tokenizers, self.config)
+            bot = Chatbot(model, self.tokenizers, self.config)
             return tuple((turns[-1], bot.answer(turns, temperature=0.0).text) for turns in some)
 
         return Judge(loss=mean_loss(next_token_loss(), self.batches(store)), samples=sampled)

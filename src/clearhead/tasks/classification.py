@@ -18,24 +18,21 @@ from clearhead.data.batches import Batches, ByLength, LabelBatch, label_batch
 from clearhead.data.encoding import Encoding, label_encoding
 from clearhead.data.examples import Labelled, labelled
 from clearhead.data.store import Store
-from clearhead.errors import DataError, FolderError, shown
-from clearhead.folder import RunFolder
+from clearhead.errors import DataError, shown
 from clearhead.look import Look
 from clearhead.model import Transformer
 from clearhead.tasks.looking import Asked, look_at_reading
 from clearhead.tasks.task import Task, Tokenizers, with_vocabularies
-from clearhead.text import Tokenizer
+from clearhead.tasks.user import CHUNK, User
 from clearhead.train import Judge, Loss, label_loss, mean_loss
 
-CHUNK = 2_048
-"""Texts read ahead of the model, to find some of like length."""
 BATCH_TOKENS = 8_192
 """Tokens that are read at once, padding included."""
 TEMPERATURES = (0.05, 20.0)
 """The least and the most that scores are divided by."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Classification:
     """The labels of a text; `str()` is the label, or several joined by commas."""
 
@@ -61,29 +58,22 @@ class Classification:
         return ",".join(self.labels)
 
 
-class Classifier:
+class Classifier(User):
     """A model with the names of its labels."""
 
-    def __init__(self, model: Transformer, tokenizer: Tokenizer, config: Config) -> None:
-        self.model, self.tokenizer, self.config = model, tokenizer, config
-        self.labels = config.labels.names
-        learned = config.model.positions == "learned"
-        self.limit = min(
-            config.data.max_length,
-            config.model.max_positions - 1 if learned else config.data.max_length,
-        )
+    ability = "classify"
+    remedy = "clearhead train TABLE --task classification --into RUN"
 
-    @classmethod
-    def load(cls, path: str | Path, device: str = "cpu") -> "Classifier":
-        """The classifier in a run folder."""
-        folder = RunFolder.open(path)
-        config = folder.config()
-        if len(config.labels.names) != config.model.n_classes or not config.labels.names:
-            raise FolderError(
-                f"{path} is no classifier: it is made for {config.task} and names {len(config.labels.names)} labels.",
-                "Train one with: clearhead train TABLE --task classification --into RUN",
-            )
-        return cls(folder.model(device), folder.tokenizer(), config)
+    def __init__(
+        self, model: Transformer, tokenizers: Tokenizers, config: Config, name: str = ""
+    ) -> None:
+        super().__init__(model, tokenizers, config, name)
+        self.labels = config.labels.names
+        self.limit = self.limit_of(config.data.max_length, n_marks=1)
+
+    @staticmethod
+    def suits(config: Config) -> bool:
+        return bool(config.labels.names) and len(config.labels.names) == config.model.n_classes
 
     @overload
     def classify(self, text: str) -> Classification: ...
@@ -111,10 +101,10 @@ class Classifier:
             for text, row, label, each in zip(chunk, rows, labels, found, strict=True):
                 order = each.argsort(descending=True, stable=True).tolist()
                 yield Classification(
-                    text,
-                    tuple(self.labels[number] for number in label),
-                    {self.labels[number]: float(each[number]) for number in order},
-                    self.notes(text, len(row)),
+                    text=text,
+                    labels=tuple(self.labels[number] for number in label),
+                    probabilities={self.labels[number]: float(each[number]) for number in order},
+                    notes=self.notes(text, len(row)),
                 )
 
     def look(self, text: str, edit: Asked = None) -> Look:

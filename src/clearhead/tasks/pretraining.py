@@ -7,7 +7,6 @@ both together for spans that were taken out.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,14 +15,12 @@ from clearhead.config import Config
 from clearhead.data.batches import Batches
 from clearhead.data.noise import Denoised, Masked
 from clearhead.data.store import Store
-from clearhead.errors import FolderError, TextError, shown
-from clearhead.folder import RunFolder
+from clearhead.errors import TextError, shown
 from clearhead.look import Look
-from clearhead.model import Transformer
 from clearhead.tasks.looking import Asked, look_at_reading
 from clearhead.tasks.task import Tokenizers, with_vocabularies
+from clearhead.tasks.user import User
 from clearhead.tasks.writing import WritingTask
-from clearhead.text import Tokenizer
 from clearhead.train import Judge, Loss, masked_token_loss, mean_loss, next_token_loss
 
 GAP = re.compile(r"_{2,}")
@@ -54,23 +51,15 @@ class Filling:
         return GAP.sub(lambda _: next(best), self.text)
 
 
-class Filler:
+class Filler(User):
     """An encoder that was trained to find hidden tokens."""
 
-    def __init__(self, model: Transformer, tokenizer: Tokenizer, config: Config) -> None:
-        self.model, self.tokenizer, self.config = model, tokenizer, config
+    ability = "fill gaps"
+    remedy = "clearhead pretrain FILES --objective masked --into RUN"
 
-    @classmethod
-    def load(cls, path: str | Path, device: str = "cpu") -> "Filler":
-        """The pre-trained encoder in a run folder."""
-        folder = RunFolder.open(path)
-        config = folder.config()
-        if config.model.family != "encoder" or config.model.n_classes:
-            raise FolderError(
-                f"{path} cannot fill gaps: its model is of the family {config.model.family}, for {config.task}.",
-                "Train one with: clearhead pretrain FILES --objective masked --into RUN",
-            )
-        return cls(folder.model(device), folder.tokenizer(), config)
+    @staticmethod
+    def suits(config: Config) -> bool:
+        return config.model.family == "encoder" and not config.model.n_classes
 
     @torch.no_grad()
     def fill(self, text: str, n_best: int = 5) -> Filling:

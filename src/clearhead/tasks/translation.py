@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, Self, overload
 
 from clearhead import metrics
 from clearhead.config import Config, DecodeConfig
@@ -21,6 +21,7 @@ from clearhead.look import Alignment, Look, align, tokens
 from clearhead.model import Transformer
 from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.tasks.task import Task, Tokenizers, with_vocabularies
+from clearhead.tasks.user import CHUNK, User
 from clearhead.text import END, START, Tokenizer
 from clearhead.text.sentences import pieces
 from clearhead.train import Judge, Samples, mean_loss, next_token_loss
@@ -54,15 +55,13 @@ def read_glossary(path: Path) -> dict[str, str]:
     return {pair.source: pair.target for pair in pairs(path, fields=(1, 2))}
 
 
-CHUNK = 2_048
-"""Lines read ahead of the model: enough to find sentences of like length, few enough to answer soon."""
 CHARACTERS_PER_TOKEN = 8
 """Text with more characters than this for each token that fits is taken as too long without tokenising it."""
 
 TooLong = Literal["split", "truncate", "error"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Translation:
     """A translated text; `str()` is the translation."""
 
@@ -95,41 +94,50 @@ class Piece:
     """The terms, as people write them."""
 
 
-class Translator:
+class Translator(User):
     """One model, or several that decide together."""
+
+    ability = "translate"
+    remedy = "clearhead train SOURCE TARGET --into RUN"
 
     def __init__(
         self,
         models: Sequence[Transformer],
-        source: Tokenizer,
-        target: Tokenizer,
+        tokenizers: Tokenizers,
         config: Config,
+        name: str = "",
         int8: bool = False,
     ) -> None:
-        self.models, self.source, self.target, self.config = tuple(models), source, target, config
+        super().__init__(models[0], tokenizers, config, name)
+        self.models = tuple(models)
         self.flat = tuple(laid_out(model, int8) for model in models)
-        learned = config.model.positions == "learned"
-        self.limit = min(
-            config.data.max_length,
-            config.model.max_positions - 1 if learned else config.data.max_length,
-        )
+        self.limit = self.limit_of(config.data.max_length, n_marks=1)
 
     @classmethod
-    def load(cls, *paths: str | Path, device: str = "cpu", int8: bool = False) -> "Translator":
+    def load(cls, *paths: str | Path, device: str = "cpu", int8: bool = False) -> Self:
         """The translator in a run folder; several folders with one tokenizer make an ensemble.
 
-        With `int8` its matrices are rounded to 8 bits, which is faster on a CPU and changes a few words.
+        With `int8` its matrices are rounded to 8 bits, which is faster on a CPU and changes a few
+        outputs.
         """
         folders = [RunFolder.open(path) for path in paths]
+        configs = [folder.config() for folder in folders]
         first = folders[0]
-        for other in folders[1:]:
-            if other.config().tokenizer.fingerprint != first.config().tokenizer.fingerprint:
+        for folder, config in zip(folders, configs, strict=True):
+            cls.refuse_others(folder, config)
+            if config.tokenizer.fingerprint != configs[0].tokenizer.fingerprint:
                 raise ConfigError(
-                    f"{other.path} and {first.path} have different tokenizers, so they cannot decide together.",
+                    f"{folder.path} and {first.path} have different tokenizers, so they cannot "
+                    f"decide together.",
                     "Train them from the same files and tokenizer settings.",
                 )
         models = [folder.model(device) for folder in folders]
-        return cls(models, *first.tokenizers(), first.config(), int8)
+        name = " + ".join(folder.path.name for folder in folders)
+        return cls(models, first.tokenizers(), configs[0], name, int8)
+
+    @staticmethod
+    def suits(config: Config) -> bool:
+        return config.model.family == "encoder-decoder"
 
     @overload
     def translate(self, text: str, **options: Any) -> Translation: ...
@@ -138,9 +146,9 @@ class Translator:
     def translate(self, text: str | list[str], **options: Any) -> Translation | list[Translation]:
         """Translate a text, or each of a list.
 
-        Options are the settings of the section `decode` (beam=4, n_best=3 …), and `glossary` (source term → target
-        term), `protect` ("numbers", "tags", "urls": what must come out as it went in), `on_too_long` ("split",
-        "truncate", "error").
+        Options are the settings of the section `decode` one by one (beam=4, n_best=3 …), or whole as
+        `decode`, and `glossary` (source term → target term), `protect` ("numbers", "tags", "urls":
+        what must come out as it went in), `on_too_long` ("split", "truncate", "error").
         """
         results = list(self.stream([text] if isinstance(text, str) else text, **options))
         return results[0] if isinstance(text, str) else results
@@ -154,13 +162,14 @@ class Translator:
         self,
         chunks: Iterable[Sequence[str]],
         *,
+        decode: DecodeConfig | None = None,
         glossary: Mapping[str, str] | None = None,
         protect: Sequence[str] = (),
         on_too_long: TooLong = "split",
         **options: Any,
     ) -> Iterator[Translation]:
         """The same for texts that come some at a time: no answer waits for the next chunk."""
-        asked = self.config.decode.but(**options) if options else self.config.decode
+        asked = self.asked(decode, options)
         for chunk in chunks:
             jobs = [list(self.pieces(text, glossary or {}, protect, on_too_long)) for text in chunk]
             found = iter(self.decoded([piece for job in jobs for piece in job], asked))
@@ -190,10 +199,14 @@ class Translator:
             )
 
     def fits(self, text: str) -> bool:
-        """Whether the model can read the text at once; no token is less than a byte, and few are eight characters."""
-        n_bytes = len(text.encode(errors="surrogatepass"))
-        if n_bytes <= self.limit or len(text) > CHARACTERS_PER_TOKEN * self.limit:
-            return n_bytes <= self.limit
+        """Whether the model can read the text at once.
+
+        No token is less than a byte of the text or of a space before it, and few are eight characters.
+        """
+        if len(text.encode(errors="surrogatepass")) < self.limit:
+            return True
+        if len(text) > CHARACTERS_PER_TOKEN * self.limit:
+            return False
         return len(self.source.encode(text)) <= self.limit
 
     def spellings(self, term: str) -> Term:
@@ -215,14 +228,12 @@ class Translator:
     ) -> Translation:
         """The translation of a text from those of its pieces."""
         if not parts:
-            return Translation(text, "")
+            return Translation(source=text, text="")
         if len(parts) == 1 and on_too_long != "truncate":
             best, *others = [
                 self.translation(text, parts[0], hypothesis) for hypothesis in found[0]
             ]
-            return Translation(
-                text, best.text, best.tokens, best.score, best.log_probs, tuple(others), best.notes
-            )
+            return replace(best, alternatives=tuple(others))
         several = [
             self.translation(part.text, part, best[0])
             for part, best in zip(parts, found, strict=True)
@@ -244,11 +255,11 @@ class Translator:
     def translation(self, source: str, piece: Piece, hypothesis: Hypothesis) -> Translation:
         missing = tuple(f"without the term {piece.names[number]}" for number in hypothesis.missing)
         return Translation(
-            source,
-            self.target.decode(hypothesis.ids),
-            tuple(self.target.tokens(hypothesis.ids)),
-            hypothesis.score,
-            hypothesis.log_probs,
+            source=source,
+            text=self.target.decode(hypothesis.ids),
+            tokens=tuple(self.target.tokens(hypothesis.ids)),
+            score=hypothesis.score,
+            log_probs=hypothesis.log_probs,
             notes=(*hypothesis.notes, *missing),
         )
 
@@ -260,12 +271,17 @@ class Translator:
         return [hypothesis.log_prob for hypothesis in found]
 
     def look(
-        self, text: str, target: str | None = None, edit: Asked = None, **options: Any
+        self,
+        text: str,
+        target: str | None = None,
+        edit: Asked = None,
+        decode: DecodeConfig | None = None,
+        **options: Any,
     ) -> Look:
         """Every number behind a translation, or behind a given one; with an edit, of a model that is changed inside."""
         self.refuse_too_long(text)
         given = None if target is None else self.target.encode(target)
-        asked = self.config.decode.but(**options) if options else self.config.decode
+        asked = self.asked(decode, options)
         return look_at_writing(
             self.flat[0],
             (self.source, self.target),
@@ -283,7 +299,7 @@ class Translator:
         read, said = (
             tokens([*own.encode(text), END], own.tokens, n_special=END + 1) for own, text in sides
         )
-        return align(self.models[0], read, said, start=START)
+        return align(self.model, read, said, start=START)
 
 
 def ended(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:

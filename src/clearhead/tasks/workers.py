@@ -22,9 +22,10 @@ MANY = 4_096
 def in_workers(
     runs: Sequence[str],
     chunks: Iterable[Sequence[str]],
+    *,
     n_workers: int,
     int8: bool,
-    options: dict[str, Any],
+    **options: Any,
 ) -> Iterator[Translation]:
     """The translations of chunks of texts, in order; at most a few chunks are read ahead."""
     context = multiprocessing.get_context("spawn")

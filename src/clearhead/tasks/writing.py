@@ -1,34 +1,37 @@
 """Writing: the opening of a text in, its continuation out, as it is being written."""
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from clearhead.config import Config, DecodeConfig
-from clearhead.data.batches import Batches, Windows
+from clearhead.data.batches import Batches, TextBatch, Windows
 from clearhead.data.encoding import Encoding, text_encoding
 from clearhead.data.examples import running_text
 from clearhead.data.store import Store
 from clearhead.decode import laid_out, stream
-from clearhead.errors import ConfigError, FolderError
-from clearhead.folder import RunFolder
+from clearhead.errors import ConfigError
 from clearhead.look import Look
 from clearhead.model import Transformer
+from clearhead.tasks.defaults import DEFAULTS
 from clearhead.tasks.looking import Asked, look_at_writing
-from clearhead.tasks.perplexity import Perplexity, sliding
-from clearhead.tasks.streams import Kept, Page, Until, as_text, whole
 from clearhead.tasks.task import Task, Tokenizers, with_vocabularies
+from clearhead.tasks.user import Kept, Perplexity, User, value_of
 from clearhead.text import Tokenizer
 from clearhead.train import Judge, Samples, mean_loss, next_token_loss, total_loss
 
-LENGTH = 200
-"""Tokens that are written when the settings name no number."""
+LENGTH: int = DEFAULTS["writing"]["decode"]["max_length"]
+"""Tokens that are written where the settings name no number."""
+TOKENS_AT_ONCE = 8_192
+"""Tokens of the windows that a perplexity is measured on together."""
 LOOKED_AT = 24
 """Likewise when they are looked into: more than fits on a screen helps nobody."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Continuation:
     """What was written; `str()` is the whole text, the prompt included."""
 
@@ -54,39 +57,40 @@ class Continuation:
         return self.prompt + self.text
 
 
-class Writer:
+class Writer(User):
     """A decoder that goes on with a text."""
 
-    def __init__(self, model: Transformer, tokenizer: Tokenizer, config: Config) -> None:
-        self.model, self.tokenizer, self.config = model, tokenizer, config
+    ability = "write"
+    remedy = "clearhead train FILES --task writing --into RUN"
+
+    def __init__(
+        self, model: Transformer, tokenizers: Tokenizers, config: Config, name: str = ""
+    ) -> None:
+        super().__init__(model, tokenizers, config, name)
         self.flat = laid_out(model)
-        learned = config.model.positions == "learned"
-        self.window = (
-            min(config.data.window, config.model.max_positions) if learned else config.data.window
-        )
-        specials = range(len(tokenizer.vocabulary.specials))
-        self.blocked = tuple(token for token in specials if token != tokenizer.end)
+        self.window = self.limit_of(config.data.window, n_marks=0)
+        specials = range(len(self.tokenizer.vocabulary.specials))
+        self.blocked = tuple(token for token in specials if token != self.tokenizer.end)
 
-    @classmethod
-    def load(cls, path: str | Path, device: str = "cpu") -> "Writer":
-        """The writer in a run folder."""
-        folder = RunFolder.open(path)
-        config = folder.config()
-        if config.model.family != "decoder" or config.task == "chat":
-            raise FolderError(
-                f"{path} cannot write: its model is of the family {config.model.family}, for {config.task}.",
-                "Train one with: clearhead train FILES --task writing --into RUN",
-            )
-        return cls(folder.model(device), folder.tokenizer(), config)
+    @staticmethod
+    def suits(config: Config) -> bool:
+        return config.model.family == "decoder" and config.task != "chat"
 
-    def write(self, prompt: str = "", *, stop: Sequence[str] = (), **options: Any) -> Continuation:
+    def write(
+        self,
+        prompt: str = "",
+        decode: DecodeConfig | None = None,
+        *,
+        stop: Sequence[str] = (),
+        **options: Any,
+    ) -> Continuation:
         """Go on with a text.
 
-        Options are the settings of the section `decode`: max_length (tokens to write), temperature (0: always the
-        likeliest token), top_k, top_p, min_p, repetition_penalty, seed, n_best (several continuations) … The text ends
-        before any of the strings in `stop`.
+        Options are the settings of the section `decode`, whole or one by one: max_length (tokens to
+        write), temperature (0: deterministic), top_k, top_p, min_p, repetition_penalty, seed, n_best
+        (several continuations) … The text ends before any of the strings in `stop`.
         """
-        asked = self.asked(options)
+        asked = self.asked(decode, options)
         if asked.n_best > 1 and not asked.temperature:
             raise ConfigError(
                 f"{asked.n_best} continuations would all be the same at temperature 0.",
@@ -94,15 +98,20 @@ class Writer:
             )
         seeds = range(asked.seed, asked.seed + asked.n_best)
         first, *others = [
-            whole(self.stream(prompt, stop=stop, **options | {"seed": seed})) for seed in seeds
+            value_of(self.stream(prompt, asked.but(seed=seed), stop=stop)) for seed in seeds
         ]
         return replace(first, alternatives=tuple(others))
 
     def stream(
-        self, prompt: str = "", *, stop: Sequence[str] = (), **options: Any
+        self,
+        prompt: str = "",
+        decode: DecodeConfig | None = None,
+        *,
+        stop: Sequence[str] = (),
+        **options: Any,
     ) -> Generator[str, None, Continuation]:
         """The text after the prompt as it is being written; the whole is the generator's value."""
-        asked = self.asked(options)
+        asked = self.asked(decode, options, LENGTH)
         prompt = prompt.rstrip(" ")  # a space belongs to the word after it
         context = self.read(prompt)
         page, until = Page(self.tokenizer, context), Until(stop)
@@ -115,22 +124,27 @@ class Writer:
         pieces.append(until.end(page.end()))
         yield pieces[-1]
         return Continuation(
-            prompt,
-            "".join(pieces),
-            tuple(self.tokenizer.tokens(ids)),
-            drawn.value,
-            asked.seed,
+            prompt=prompt,
+            text="".join(pieces),
+            tokens=tuple(self.tokenizer.tokens(ids)),
+            log_probs=drawn.value,
+            seed=asked.seed,
             notes=self.notes(len(context)),
         )
 
     def look(
-        self, prompt: str = "", target: str | None = None, edit: Asked = None, **options: Any
+        self,
+        prompt: str = "",
+        target: str | None = None,
+        edit: Asked = None,
+        decode: DecodeConfig | None = None,
+        **options: Any,
     ) -> Look:
         """Every number behind a continuation, or behind a given one; it is short, unless max_length says otherwise."""
         prompt = prompt.rstrip(" ")
         context = self.read(prompt)[-self.window :]
         room = max(1, self.window - len(context) + 1)
-        asked = self.asked(options)
+        asked = self.asked(decode, options)
         asked = asked.but(beam=1, n_best=1, max_length=min(room, asked.max_length or LOOKED_AT))
         return look_at_writing(
             self.flat,
@@ -146,9 +160,6 @@ class Writer:
             blocked=self.blocked,
         )
 
-    def asked(self, options: dict[str, Any]) -> DecodeConfig:
-        return self.config.decode.but(**options)
-
     def read(self, prompt: str) -> list[int]:
         """The prompt as running text was in training: every line ends with the end token, also one before the first."""
         lines = self.tokenizer.encode_batch(prompt.split("\n"))
@@ -159,7 +170,8 @@ class Writer:
     ) -> Generator[int, None, tuple[float, ...]]:
         """Token after token; where the window is full, its later half is read anew, and it goes on from there."""
         ids, log_probs = list(context), list[float]()
-        n_wanted = options.max_length or LENGTH
+        n_wanted = options.max_length
+        assert n_wanted is not None, "stream() says how long"
         while len(log_probs) < n_wanted and not should_stop():
             n_written = min(len(log_probs), len(ids) - 1)  # which the rules against repetition know
             n_new = min(n_wanted - len(log_probs), max(1, self.window - len(ids) + 1))
@@ -197,6 +209,77 @@ class Writer:
 SAMPLE_TOKENS = 60
 OPENING = 40
 """Characters of the validation text that the samples begin with."""
+
+
+def sliding(ids: Sequence[int], window: int) -> Iterator[TextBatch]:
+    """Windows that overlap by half: every token but the first is predicted once, from half a window at least."""
+    text, n_predicted = torch.tensor(ids), len(ids) - 1
+    window = min(window, n_predicted)
+    stride = max(1, window // 2)
+    starts = torch.arange(0, max(1, n_predicted - window + stride), stride)
+    for some in torch.split(starts, max(1, TOKENS_AT_ONCE // window)):
+        places = some[:, None] + torch.arange(window + 1)
+        seen_before = torch.where(some > 0, some + window - stride, 0)[:, None]
+        rows = text[places.clamp_max(n_predicted)]
+        judged = (places[:, :-1] >= seen_before) & (places[:, :-1] < n_predicted)
+        yield TextBatch(indices=some, target_in=rows[:, :-1], target_out=rows[:, 1:], judged=judged)
+
+
+class Page:
+    """Tokens as text, the end token being the end of a line."""
+
+    def __init__(self, tokenizer: Tokenizer, context: Sequence[int] = ()) -> None:
+        self.tokenizer, self.line = tokenizer, tokenizer.stream()
+        for token in context:
+            self.push(token)
+
+    def push(self, token: int) -> str:
+        """The text that this token completes."""
+        if token != self.tokenizer.end:
+            return self.line.push(token)
+        return f"{self.end()}\n"
+
+    def end(self) -> str:
+        """What is left of the line."""
+        rest, self.line = self.line.end(), self.tokenizer.stream()
+        return rest
+
+
+def as_text(tokenizer: Tokenizer, context: Sequence[int], ids: Sequence[int]) -> str:
+    """What tokens add to the text before them."""
+    page = Page(tokenizer, context)
+    return "".join([*map(page.push, ids), page.end()])
+
+
+class Until:
+    """Passes text on until the first stop string; holds back an end that may be the beginning of one."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self.stops = [stop for stop in stops if stop]
+        self.waiting = ""
+        self.reached = False
+
+    def push(self, text: str) -> str:
+        """The text that is certainly before any of them."""
+        self.waiting += text
+        found = [
+            (place + len(stop), place)
+            for stop in self.stops
+            if (place := self.waiting.find(stop)) >= 0
+        ]
+        n_sure = min(found)[1] if found else len(self.waiting) - self.n_doubtful()
+        sure, self.waiting = self.waiting[:n_sure], self.waiting[n_sure:]
+        self.reached = bool(found)
+        return sure
+
+    def n_doubtful(self) -> int:
+        starts = (stop[:n] for stop in self.stops for n in range(1, len(stop)))
+        return max((len(start) for start in starts if self.waiting.endswith(start)), default=0)
+
+    def end(self, text: str) -> str:
+        """What is left when nothing more comes."""
+        sure = "" if self.reached else self.push(text)
+        return sure if self.reached else sure + self.waiting
 
 
 class WritingTask(Task):
@@ -237,7 +320,7 @@ class WritingTask(Task):
         opening = next((line for line in examples if line.strip()), "")[:OPENING]
 
         def sampled(model: Transformer) -> Samples:
-            writer = Writer(model, self.tokenizers[1], self.config)
+            writer = Writer(model, self.tokenizers, self.config)
             found = writer.write(opening, max_length=SAMPLE_TOKENS)
             return ((found.prompt, found.text),)
 

@@ -1,16 +1,25 @@
-"""How good a classifier is on texts whose labels are known, for programs and as tables to read."""
+"""How good a run is on a test set: the measures of its task, for programs and as lines to read."""
 
+import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from string import ascii_lowercase
+from typing import Any
 
 import torch
 
 from clearhead import metrics
-from clearhead.data.examples import Labelled
-from clearhead.errors import DataError, shown
+from clearhead.config import DecodeConfig
+from clearhead.data.examples import Labelled, labelled, pairs, running_text
+from clearhead.errors import ConfigError, DataError, shown
 from clearhead.metrics import ClassScore, Score
+from clearhead.tasks.chat import Chatbot, read_conversations
 from clearhead.tasks.classification import Classifier, probabilities, said
+from clearhead.tasks.translation import Translator
+from clearhead.tasks.user import Perplexity, User
+from clearhead.tasks.uses import load
+from clearhead.tasks.writing import Writer
 
 MOST_COLUMNS = 12
 """Labels up to which all confusions are drawn; beyond, only the most frequent ones are told."""
@@ -18,7 +27,107 @@ N_CONFUSED = 12
 WIDEST = 32
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What a run reaches on a test set; `str()` is what people read."""
+
+    scores: Mapping[str, Any]
+    """By name, for programs."""
+    text: str
+    lines: tuple[str, ...] = ()
+    """What the model wrote for each example, or its labels, where there is such a thing."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def evaluate(
+    run: str | Path | User,
+    files: Sequence[str | Path],
+    decode: DecodeConfig | None = None,
+    **options: Any,
+) -> Evaluation:
+    """Measure a run on a test set in the form that it was trained on.
+
+    Translations are scored by BLEU and chrF, labels by accuracy, F1 and calibration error, writers
+    and chatbots by perplexity. The settings of decoding, or single ones as options, are for
+    translations.
+    """
+    user = run if isinstance(run, User) else load(run)
+    if isinstance(user, Translator):
+        return of_translations(user, files, user.asked(decode, options))
+    if decode is not None or options:
+        raise ConfigError(
+            "The settings of decoding change how text is written, and this test writes none.",
+            "Leave them out.",
+        )
+    if isinstance(user, Classifier):
+        return of_labels(user, list(labelled(*files)))
+    if isinstance(user, Chatbot):
+        return of_surprise(user.perplexity(each.turns for each in read_conversations(*files)))
+    if isinstance(user, Writer):
+        return of_surprise(user.perplexity(running_text(*files)))
+    raise ConfigError(
+        f"{user.name} is a {user.config.task} run, and there is no test for it.",
+        "Fine-tune it for a task first.",
+    )
+
+
+def of_translations(
+    translator: Translator, files: Sequence[str | Path], decode: DecodeConfig
+) -> Evaluation:
+    """BLEU and chrF with their signatures, the speed, and how often the guard had to help."""
+    examples = list(pairs(*files))
+    begin = time.perf_counter()
+    found = translator.translate([pair.source for pair in examples], decode=decode)
+    seconds = time.perf_counter() - begin
+    texts = [one.text.replace("\n", " ") for one in found]
+    references = [pair.target for pair in examples]
+    scores = [metrics.bleu(texts, references), metrics.chrf(texts, references)]
+    n_tokens = sum(len(one.tokens) + 1 for one in found)
+    n_hits = sum(bool(one.notes) for one in found)
+    speed = (
+        f"{len(found):,} sentences in {seconds:.1f} s: {len(found) / seconds:,.0f} sentences/s, "
+        f"{n_tokens / seconds:,.0f} tokens/s; guard hits: {n_hits}"
+    )
+    return Evaluation(
+        scores={
+            **by_name(scores),
+            "sentences": len(found),
+            "seconds": seconds,
+            "tokens_per_second": n_tokens / seconds,
+            "guard_hits": n_hits,
+        },
+        text="\n".join([*map(str, scores), speed]),
+        lines=tuple(texts),
+    )
+
+
+def of_labels(classifier: Classifier, examples: Sequence[Labelled]) -> Evaluation:
+    """Accuracy, F1, confusions and calibration."""
+    found = assess(classifier, examples)
+    return Evaluation(
+        scores={
+            **by_name(found.scores),
+            "texts": len(examples),
+            "labels": {label: vars(score) for label, score in found.labels.items()},
+            "confusion": [[*pair, count] for pair, count in found.confused.items()],
+        },
+        text=str(found),
+        lines=tuple(map(",".join, found.said)),
+    )
+
+
+def of_surprise(found: Perplexity) -> Evaluation:
+    names = "perplexity", "nats_per_token", "bits_per_byte", "tokens", "bytes"
+    return Evaluation(scores={name: getattr(found, name) for name in names}, text=str(found))
+
+
+def by_name(scores: Sequence[Score]) -> dict[str, Any]:
+    return {one.name: {"value": one.value, "signature": one.signature} for one in scores}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Assessment:
     """What a classifier reaches; `str()` is a page of tables."""
 
@@ -28,12 +137,13 @@ class Assessment:
     """How each label fared."""
     confused: Mapping[tuple[Hashable, Hashable], int]
     """How often each (right, said) pair occurs; empty where texts have several labels."""
-    n_texts: int
+    said: tuple[tuple[str, ...], ...]
+    """What the classifier said to each text."""
 
     def __str__(self) -> str:
         heads = [
             " · ".join(f"{score.name} {score.value:.1f}" for score in self.scores)
-            + f" · {self.n_texts:,} texts"
+            + f" · {len(self.said):,} texts"
         ]
         parts = ["\n".join([*heads, "", *self.table()])]
         if self.confused:
@@ -101,7 +211,12 @@ def assess(classifier: Classifier, examples: Sequence[Labelled]) -> Assessment:
         if several
         else metrics.confusion([each[0] for each in found], [each[0] for each in right])
     )
-    return Assessment((*main, metrics.mean_f1(labels), *errors), labels, confused, len(examples))
+    return Assessment(
+        scores=(*main, metrics.mean_f1(labels), *errors),
+        labels=labels,
+        confused=confused,
+        said=tuple(found),
+    )
 
 
 def micro_f1(found: Sequence[tuple[str, ...]], right: Sequence[tuple[str, ...]]) -> tuple[Score]:

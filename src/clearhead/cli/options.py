@@ -1,0 +1,115 @@
+"""What several verbs are given alike: run folders, inputs, sampling, settings and training options."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer.core import TyperCommand
+from typer.models import ArgumentInfo
+
+if TYPE_CHECKING:
+    from clearhead.config import Config, DecodeConfig
+
+
+def run_of(what: str) -> ArgumentInfo:
+    """The run folder that a verb uses."""
+    found: ArgumentInfo = typer.Argument(metavar="RUN", help=f"The run folder of {what}.")
+    return found
+
+
+AnyRun = Annotated[str, typer.Argument(metavar="RUN", help="A run folder.")]
+Text = Annotated[
+    str | None, typer.Argument(metavar="TEXT", help="The text; else lines of --input or stdin.")
+]
+Input = Annotated[list[str] | None, typer.Option(metavar="FILES", help="Files to read lines from.")]
+OnInvalid = Annotated[
+    Literal["strict", "replace"],
+    typer.Option(help="Bytes that are not UTF-8: stop with an error, or read them as �."),
+]
+Json = Annotated[bool, typer.Option("--json", help="JSON with all details, one object per line.")]
+
+Beam = Annotated[
+    int | None, typer.Option(help="Beam size: hypotheses kept at every step; 1 is greedy.")
+]
+Temperature = Annotated[
+    float | None, typer.Option(help="0: deterministic; 1: unmodified probabilities.")
+]
+TopK = Annotated[int | None, typer.Option(help="Sample from this many likeliest tokens only.")]
+TopP = Annotated[
+    float | None,
+    typer.Option(help="Nucleus: sample from the likeliest tokens with this total probability."),
+]
+MinP = Annotated[
+    float | None,
+    typer.Option(help="Sample from tokens at least this share as likely as the likeliest."),
+]
+Penalty = Annotated[float | None, typer.Option(help="Above 1: avoid tokens already written.")]
+Seed = Annotated[int | None, typer.Option(help="Random seed; the same seed gives the same text.")]
+DecodeSettings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="decode.NAME=VALUE", help="Any decoding setting."),
+]
+
+Into = Annotated[
+    Path | None, typer.Option(metavar="RUN", help="The run folder to make or to resume.")
+]
+ValidationFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--validation", metavar="FILES", help="Files to validate on; else a held-out share."
+    ),
+]
+TimeBudget = Annotated[
+    str | None,
+    typer.Option("--budget", metavar="TIME", help='"45m", "1h 30m", "8000 steps" or "20 epochs".'),
+]
+Size = Annotated[
+    Literal["tiny", "small", "base", "big"] | None,
+    typer.Option(help="The model's size; else chosen to fit the budget."),
+]
+Start = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="RUN", help="Fine-tune: begin with this run's weights."),
+]
+AnySettings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Any setting; may be repeated."),
+]
+
+
+def decode_config(config: "Config", sets: list[str] | None, **given: Any) -> "DecodeConfig":
+    """How a command line wants a run to decode: the run's own settings, --set, then the options that were given."""
+    from clearhead.config import with_settings
+
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return with_settings(config, sets or []).decode.but(**chosen)
+
+
+class SeveralValues(TyperCommand):
+    """A command whose repeatable options take all values up to the next option; `--` ends them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        repeatable = {
+            name
+            for option in self.params
+            if getattr(option, "multiple", False)
+            for name in option.opts
+        }
+        return super().parse_args(ctx, spelled_out(args, repeatable))
+
+
+def spelled_out(args: list[str], repeatable: set[str]) -> list[str]:
+    """`--test a b` as `--test a --test b`."""
+    result: list[str] = []
+    current, is_first = "", False
+    for number, argument in enumerate(args):
+        if argument == "--":
+            return result + args[number:]
+        if argument.startswith("-") and argument != "-":
+            current, is_first = (argument, True) if argument in repeatable else ("", False)
+        elif current and not is_first:
+            result.append(current)
+        else:
+            is_first = False
+        result.append(argument)
+    return result
