@@ -114,7 +114,7 @@ def test_settings_and_tokenizer_come_back(run):
     assert run.config().model == CONFIG.model
     source, target = run.tokenizers()
     assert source is target
-    assert source.to_json() == run.tokenizer().to_json() == TOKENIZER.to_json()
+    assert source.json == run.tokenizer().json == TOKENIZER.json
     run.write_config(run.config().but(task="chat"))
     assert run.config().task == "chat"
 
@@ -136,7 +136,7 @@ def test_source_and_target_may_have_tokenizers_of_their_own(tmp_path):
 
 
 def test_the_tokenizer_of_another_model_is_refused_with_the_reason(run):
-    (run.path / "tokenizer.json").write_text(OTHER.to_json())
+    (run.path / "tokenizer.json").write_text(OTHER.json)
     with pytest.raises(
         TokenizerError, match=f"{OTHER.fingerprint}, config.toml has {TOKENIZER.fingerprint}"
     ):

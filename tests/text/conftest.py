@@ -30,4 +30,4 @@ def tokenizers() -> dict[str, Tokenizer]:
 
 def tagged(tokenizer: Tokenizer) -> Tokenizer:
     """The tokenizer as older files may hold it: with tags of two languages."""
-    return Tokenizer(replace(tokenizer.vocabulary, languages=("de", "pt-BR")))
+    return Tokenizer(replace(tokenizer.vocabulary, tags=("<2de>", "<2pt-BR>")))

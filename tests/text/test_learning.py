@@ -1,6 +1,5 @@
 import gzip
 import os
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,8 @@ from hypothesis import strategies as st
 
 from clearhead.config import TokenizerConfig
 from clearhead.errors import ConfigError, TextError
-from clearhead.text import Tokenizer, vocab_size_for
+from clearhead.text import Tokenizer
+from clearhead.text.learn import vocab_size_for
 
 from .conftest import METHODS, SENTENCES, TEXTS, learned, tagged
 
@@ -77,17 +77,6 @@ def test_more_text_never_chooses_a_smaller_vocabulary(one, other):
 def test_chosen_sizes_are_those_of_the_trade():
     assert 3_500 <= vocab_size_for(4_000_000) <= 4_500
     assert 36_000 <= vocab_size_for(600_000_000) == vocab_size_for(10**12) <= 37_000
-
-
-@pytest.mark.parametrize("method", ["bpe", "bytes", "unigram", "wordpiece"])
-def test_a_sample_of_a_known_whole_gets_the_size_of_the_whole(method):
-    rng = random.Random(0)
-    sample = ["".join(rng.choices("abcdefgh ", k=40)) for _ in range(500)]
-    sizes = [
-        Tokenizer.learn(sample, TokenizerConfig(method=method), length).vocab_size
-        for length in (None, 250_000)
-    ]
-    assert sizes[0] < sizes[1] == vocab_size_for(250_000)
 
 
 def test_rare_characters_are_spelled_in_bytes():

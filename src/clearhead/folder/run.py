@@ -72,7 +72,7 @@ class RunFolder:
         with disk_errors(run.path):
             make_folder(run.path)
         for name, learned in tokenizers.items():
-            run.write(name, learned.to_json())
+            run.write(name, learned.json)
         if plan:
             run.write_plan(plan)
         fingerprint = ",".join(learned.fingerprint for learned in tokenizers.values())

@@ -22,8 +22,7 @@ from clearhead.model import Transformer
 from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.tasks.task import Task, Tokenizers, with_vocabularies
 from clearhead.tasks.user import CHUNK, User
-from clearhead.text import END, START, Tokenizer
-from clearhead.text.sentences import pieces
+from clearhead.text import END, START, Tokenizer, fitting_parts
 from clearhead.train import Judge, Samples, mean_loss, next_token_loss
 
 PATTERNS: dict[str, re.Pattern[str]] = {
@@ -184,7 +183,7 @@ class Translator(User):
             return
         if on_too_long == "error":
             self.refuse_too_long(text)
-        for part, space in pieces(text, self.fits):
+        for part, space in fitting_parts(text, self.fits):
             terms = required_terms(part, glossary, protect)
             yield Piece(part, space, tuple(self.spellings(term) for term in terms), tuple(terms))
             if on_too_long == "truncate":

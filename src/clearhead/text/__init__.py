@@ -1,14 +1,13 @@
 """Text in, ids out, and back: the same text, whenever the method knows bytes.
 
-A token is bytes. A table from id to bytes, made once, is all that decoding needs, so a stream of tokens
-and a whole sentence cannot come out differently, whatever the method.
+A token is bytes. A table from id to bytes, made once, is all that decoding needs, so a stream of
+tokens and a whole sentence cannot come out differently, whatever the method.
 """
 
-from clearhead.text.learn import vocab_size_for
-from clearhead.text.stream import Stream
+from clearhead.text.parts import Stream, fitting_parts
 from clearhead.text.tokenizer import Tokenizer
 from clearhead.text.vocabulary import BOT, END, MASK, PAD, SPECIALS, START, UNKNOWN, USER
 
 __all__ = [
-    "BOT", "END", "MASK", "PAD", "SPECIALS", "START", "UNKNOWN", "USER", "Stream", "Tokenizer", "vocab_size_for",
+    "BOT", "END", "MASK", "PAD", "SPECIALS", "START", "UNKNOWN", "USER", "Stream", "Tokenizer", "fitting_parts",
 ]  # fmt: skip

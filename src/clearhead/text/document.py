@@ -1,8 +1,9 @@
 """A vocabulary as a `tokenizer.json` of the Hugging Face format, and back, trusting nothing.
 
-Everything but tokens, merges and scores follows from the method. So a file is read by taking these out,
-writing the document anew and comparing: what we would not have written is refused, be it a regular
-expression that never ends or a component that nobody thought of, and Rust sees our own document only.
+Everything but tokens, merges and scores follows from the method. So a file is read by taking these
+out, writing the document anew and comparing: what we would not have written is refused, be it a
+regular expression that never ends or a component that nobody thought of, and Rust sees our own
+document only.
 """
 
 import itertools
@@ -24,8 +25,7 @@ from clearhead.text.vocabulary import (
 )
 
 MAX_BYTES = 32 * 2**20
-LANGUAGE = re.compile(r"[A-Za-z0-9_-]{1,32}")
-TAG = re.compile(f"<2({LANGUAGE.pattern})>")
+TAG = re.compile(r"<2[A-Za-z0-9_-]{1,32}>")
 ADVICE = "Take the tokenizer.json that was written with the model."
 
 
@@ -45,9 +45,9 @@ def to_document(vocabulary: Vocabulary) -> dict[str, Any]:
     }
 
 
-def written(document: dict[str, Any]) -> str:
-    """The one way in which a document is written; its hash is the fingerprint."""
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+def to_json(vocabulary: Vocabulary) -> str:
+    """The one way in which a tokenizer is written; its hash is the fingerprint."""
+    return json.dumps(to_document(vocabulary), ensure_ascii=False, separators=(",", ":"))
 
 
 def special(number: int, token: str) -> dict[str, Any]:
@@ -122,9 +122,9 @@ def model(vocabulary: Vocabulary) -> dict[str, Any]:
     return {"type": kind, **settings, "vocab": ids, "merges": list(map(list, vocabulary.merges))}
 
 
-def from_document(text: str | bytes) -> Vocabulary:
-    """The vocabulary of a file that says exactly what we would have written."""
-    document = parsed(text)
+def from_json(text: str | bytes) -> tuple[Vocabulary, str]:
+    """The vocabulary of a file that says what we would have written, and what we would have."""
+    document = parsed_json(text)
     found = document.get("model")
     if not isinstance(found, dict):
         raise TokenizerError("The tokenizer has no model section.", ADVICE)
@@ -134,31 +134,34 @@ def from_document(text: str | bytes) -> Vocabulary:
         raise TokenizerError(
             "The tokenizer has a vocabulary of another kind than its model.", ADVICE
         )
-    tags = itertools.takewhile(bool, map(TAG.fullmatch, tokens[len(SPECIALS) :]))
-    languages = tuple(tag[1] for tag in tags if tag)
-    first = len(SPECIALS) + len(languages) + len(byte_tokens(method))
-    merges = merges_of(found.get("merges", []))
+    tags = tuple(itertools.takewhile(TAG.fullmatch, tokens[len(SPECIALS) :]))
+    first = len(SPECIALS) + len(tags) + len(byte_tokens(method))
     vocabulary = Vocabulary(
-        method, languages, tuple(tokens[first:]), tuple(merges), tuple(scores[first:])
+        method,
+        learned=tuple(tokens[first:]),
+        merges=tuple(merges_of(found.get("merges", []))),
+        scores=tuple(scores[first:]),
+        tags=tags,
     )
     check_learned(vocabulary)
-    check_rest(document, vocabulary)
-    return vocabulary
+    ours = to_json(vocabulary)
+    if text not in (ours, ours.encode()):
+        check_rest(document, json.loads(ours))
+    return vocabulary, ours
 
 
 def method_of(document: dict[str, Any], found: dict[str, Any]) -> str:
     """The method whose kind of model and whose way of cutting text the file names."""
     for name, method in METHODS.items():
-        if found.get("type") == method.model and document.get("pre_tokenizer") == pre_tokenizer(
-            name
-        ):
+        is_cut_so = document.get("pre_tokenizer") == pre_tokenizer(name)
+        if is_cut_so and found.get("type") == method.model:
             return name
     what = f"model {shown(found.get('type'))} with this pre_tokenizer"
     raise TokenizerError(f"The tokenizer is not one that clearhead writes: {what}.", ADVICE)
 
 
 def check_learned(vocabulary: Vocabulary) -> None:
-    """Merges join learned tokens into learned tokens, never into special ones; bytes are spelled as bytes."""
+    """Merges join learned tokens into learned tokens, never into special ones; bytes are bytes."""
     plain = set(vocabulary.learned)
     if vocabulary.method == "bytes":
         plain |= BYTE_ALPHABET.keys()
@@ -171,9 +174,8 @@ def check_learned(vocabulary: Vocabulary) -> None:
         raise TokenizerError("The tokenizer merges tokens that it does not have.", ADVICE)
 
 
-def check_rest(document: dict[str, Any], vocabulary: Vocabulary) -> None:
-    """Nothing in the file is missing, added or changed, not even true to 1; only the order of keys is free."""
-    ours = to_document(vocabulary)
+def check_rest(document: dict[str, Any], ours: dict[str, Any]) -> None:
+    """Nothing in the file is missing, added or changed, not even true to 1; keys may be in any order."""
     for part in ours | document:
         same = (json.dumps(whole.get(part, whole), sort_keys=True) for whole in (ours, document))
         if next(same) != next(same):
@@ -183,7 +185,7 @@ def check_rest(document: dict[str, Any], vocabulary: Vocabulary) -> None:
             )
 
 
-def parsed(text: str | bytes) -> dict[str, Any]:
+def parsed_json(text: str | bytes) -> dict[str, Any]:
     """The file as JSON, if it is of a size and depth that a tokenizer can have."""
     if len(text) > MAX_BYTES:
         raise TokenizerError(

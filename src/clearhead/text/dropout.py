@@ -1,6 +1,7 @@
 """BPE-dropout: merges skipped at random, so that training sees a word cut in several ways.
 
-The Rust library draws from a generator that cannot be seeded; training that resumes exactly needs one that can.
+The Rust library draws from a generator that cannot be seeded; training that resumes exactly needs one
+that can.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +11,7 @@ from random import Random
 from clearhead.text.vocabulary import Vocabulary, byte_tokens
 
 LONGEST = 256
-"""Symbols merged together at most; longer words, which are no words, are cut, for the time grows with the square."""
+"""Symbols merged together at most, for the time grows with the square; longer words are cut."""
 
 
 class Merges:
@@ -25,7 +26,7 @@ class Merges:
         }
 
     def encode(self, words: Iterable[str], dropout: float, random: Random) -> Iterator[int]:
-        """Ids of the words; each merge that could be made is left out with the probability `dropout`."""
+        """Ids of the words; each possible merge is left out with the probability `dropout`."""
         for word in words:
             symbols = list(self.symbols(word))
             for start in range(0, len(symbols), LONGEST):

@@ -1,7 +1,7 @@
-"""Tokens from text, read once as a stream, in memory bounded by the distinct words; same text, same tokens.
+"""Tokens from text, read once as a stream, in memory bounded by the distinct words; deterministic.
 
-Two of the Rust trainers give another vocabulary on every run. So WordPiece is made from the merges of BPE, whose
-trainer does not, and the unigram model is learned in `unigram.py`.
+Two of the Rust trainers give another vocabulary on every run. So WordPiece is made from the merges of
+BPE, whose trainer does not, and the unigram model is learned in `unigram.py`.
 """
 
 import json
@@ -16,7 +16,7 @@ from tokenizers.trainers import BpeTrainer, WordLevelTrainer
 
 from clearhead.config import TokenizerConfig
 from clearhead.errors import ConfigError, TextError
-from clearhead.text.document import to_document, written
+from clearhead.text.document import to_json
 from clearhead.text.unigram import learn_unigram
 from clearhead.text.vocabulary import (
     BYTE_ALPHABET,
@@ -29,27 +29,27 @@ from clearhead.text.vocabulary import (
 SMALLEST, LARGEST = 512, 37_000
 """Sizes that are chosen at least and at most; the paper had the latter for 4.5 million pairs."""
 SPARE = 2_000
-"""Merges learned beyond those asked for, to make up for those of rare characters, which are dropped."""
+"""Merges learned beyond those asked for, in the place of those of rare characters, which go."""
 
 
 def vocab_size_for(characters: int) -> int:
-    """The size for so much text: it grows with the square root, as the number of frequent words does."""
+    """The size for so much text: it grows with the square root, as frequent words do (Heaps' law)."""
     return min(max(2 * isqrt(characters), SMALLEST), LARGEST) // 8 * 8
 
 
-class Corpus:
-    """Texts on their way to be learned from, checked and counted as they pass, for a stream passes only once."""
+class CountedTexts:
+    """Texts to learn from, checked and counted as they pass, for a stream passes only once."""
 
-    def __init__(self, texts: Iterable[str], config: TokenizerConfig, length: int | None) -> None:
-        self.texts, self.length = texts, length
-        self.empty = Vocabulary(config.method, (), ())
-        self.rust = Rust.from_str(written(to_document(self.empty)))
+    def __init__(self, texts: Iterable[str], config: TokenizerConfig) -> None:
+        self.texts = texts
+        self.empty = Vocabulary(config.method)
+        self.rust = Rust.from_str(to_json(self.empty))
         self.taken = len(self.empty.tokens)
         self.size = config.vocab_size
         if self.size is not None and self.size <= self.taken:
             raise ConfigError(
-                f"tokenizer.vocab_size = {self.size} leaves nothing to learn: special tokens and bytes fill "
-                f'{self.taken} places of method "{config.method}".',
+                f"tokenizer.vocab_size = {self.size} leaves nothing to learn: special tokens and "
+                f'bytes fill {self.taken} places of method "{config.method}".',
                 f"Use {self.taken + SMALLEST} or more.",
             )
         self.characters = Counter[str]()
@@ -66,17 +66,17 @@ class Corpus:
         return (self.size or LARGEST) + SPARE
 
     def room(self, chosen: int | None = None) -> int:
-        """Places for learned tokens, when all text has been seen; a size in the settings comes before a chosen one."""
+        """Places for learned tokens, when all text has been seen.
+
+        A size in the settings comes before a chosen one, and that before one that fits the text.
+        """
         total = self.characters.total()
         if not total:
             raise TextError(
                 "There is no text to learn a tokenizer from.",
                 "Give files with at least some lines of text.",
             )
-        fitting = max(
-            vocab_size_for(total if self.length is None else self.length),
-            self.taken + SMALLEST // 2,
-        )
+        fitting = max(vocab_size_for(total), self.taken + SMALLEST // 2)
         return (self.size or chosen or fitting) - self.taken
 
     def letters(self, places: int) -> list[str]:
@@ -85,30 +85,28 @@ class Corpus:
         return sorted((c for c in counts if counts[c] > 1), key=lambda c: (-counts[c], c))[:places]
 
 
-def learn_vocabulary(
-    texts: Iterable[str], config: TokenizerConfig, length: int | None
-) -> Vocabulary:
+def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig) -> Vocabulary:
     """What the method finds in the texts."""
-    return LEARNERS[config.method](Corpus(texts, config, length))
+    return LEARNERS[config.method](CountedTexts(texts, config))
 
 
-def learn_bpe(corpus: Corpus) -> Vocabulary:
-    """The most frequent characters, and merges of them; all other characters are spelled in bytes."""
-    merges = learn_merges(corpus)
-    room = corpus.room()
-    return with_merges(corpus.empty, corpus.letters(room // 2), merges, room)
+def learn_bpe(texts: CountedTexts) -> Vocabulary:
+    """The most frequent characters, and merges of them (BPE); others are spelled in bytes."""
+    merges = learn_merges(texts)
+    room = texts.room()
+    return with_merges(texts.empty, texts.letters(room // 2), merges, room)
 
 
-def learn_bytes(corpus: Corpus) -> Vocabulary:
-    """Merges of bytes."""
-    merges = learn_merges(corpus)
-    return with_merges(corpus.empty, [], merges, corpus.room())
+def learn_bytes(texts: CountedTexts) -> Vocabulary:
+    """Merges of bytes (byte-level BPE)."""
+    merges = learn_merges(texts)
+    return with_merges(texts.empty, [], merges, texts.room())
 
 
 def with_merges(
     empty: Vocabulary, letters: list[str], merges: list[list[str]], room: int
 ) -> Vocabulary:
-    """The vocabulary filled with letters and then with merges, the earliest first, as far as the room reaches."""
+    """The vocabulary filled with letters and then with merges, the earliest first, while there is room."""
     known = {*letters, *(BYTE_ALPHABET if empty.method == "bytes" else ())}
     learned, kept = list(letters), []
     for left, right in merges:
@@ -120,61 +118,61 @@ def with_merges(
     return replace(empty, learned=tuple(learned), merges=tuple(kept))
 
 
-def learn_merges(corpus: Corpus) -> list[list[str]]:
-    """Merges in the order of their frequency, so that a smaller vocabulary is the beginning of a larger one."""
-    corpus.rust.model = BPE()
-    alphabet = sorted(BYTE_ALPHABET) if corpus.empty.method == "bytes" else []
+def learn_merges(texts: CountedTexts) -> list[list[str]]:
+    """Merges by frequency, so that a smaller vocabulary is the beginning of a larger one."""
+    texts.rust.model = BPE()
+    alphabet = sorted(BYTE_ALPHABET) if texts.empty.method == "bytes" else []
     trainer = BpeTrainer(
-        vocab_size=corpus.most,
+        vocab_size=texts.most,
         max_token_length=MAX_TOKEN,
         initial_alphabet=alphabet,
         show_progress=False,
     )
-    corpus.rust.train_from_iterator(iter(corpus), trainer)
-    merges: list[list[str]] = json.loads(corpus.rust.to_str())["model"]["merges"]
+    texts.rust.train_from_iterator(iter(texts), trainer)
+    merges: list[list[str]] = json.loads(texts.rust.to_str())["model"]["merges"]
     return merges
 
 
-def learn_wordpiece(corpus: Corpus) -> Vocabulary:
-    """Pieces that begin a word, which have its space, and pieces that continue one; each letter is both."""
-    merges = learn_merges(corpus)
-    room = corpus.room()
-    letters = corpus.letters(room // 4)
+def learn_wordpiece(texts: CountedTexts) -> Vocabulary:
+    """Pieces that begin a word, with its space, and pieces that continue one; each letter is both."""
+    merges = learn_merges(texts)
+    room = texts.room()
+    letters = texts.letters(room // 4)
     both = [form for letter in letters for form in (letter, CONTINUATION + letter)]
-    joined = with_merges(corpus.empty, letters, merges, room).learned[len(letters) :]
+    joined = with_merges(texts.empty, letters, merges, room).learned[len(letters) :]
     pieces = [token if token.startswith(" ") else CONTINUATION + token for token in joined]
     fitting = [piece for piece in pieces if len(piece) <= MAX_TOKEN]
-    return replace(corpus.empty, learned=tuple(dict.fromkeys([*both, *fitting]))[:room])
+    return replace(texts.empty, learned=tuple(dict.fromkeys([*both, *fitting]))[:room])
 
 
-def learn_pieces(corpus: Corpus) -> Vocabulary:
+def learn_pieces(texts: CountedTexts) -> Vocabulary:
     """Pieces of the unigram language model, the likeliest first."""
     words = Counter[str]()
-    for text in corpus:
-        words.update(word for word, _ in corpus.rust.pre_tokenizer.pre_tokenize_str(" " + text))
-    room = corpus.room()
-    scores = learn_unigram(words, corpus.letters(room // 2), room)
+    for text in texts:
+        words.update(word for word, _ in texts.rust.pre_tokenizer.pre_tokenize_str(" " + text))
+    room = texts.room()
+    scores = learn_unigram(words, texts.letters(room // 2), room)
     pieces = sorted(scores, key=lambda piece: (-scores[piece], piece))
-    return replace(corpus.empty, learned=tuple(pieces), scores=tuple(scores[p] for p in pieces))
+    return replace(texts.empty, learned=tuple(pieces), scores=tuple(scores[p] for p in pieces))
 
 
-def learn_words(corpus: Corpus) -> Vocabulary:
-    """The most frequent words; those seen once are left out, for a model must meet unknown words to learn from them."""
-    corpus.rust.model = WordLevel(unk_token="")
-    trainer = WordLevelTrainer(vocab_size=corpus.most, min_frequency=2, show_progress=False)
-    corpus.rust.train_from_iterator(iter(corpus), trainer)
-    ids = corpus.rust.get_vocab(with_added_tokens=False)
+def learn_words(texts: CountedTexts) -> Vocabulary:
+    """The most frequent words; those seen once are left out, so that a model meets unknown ones."""
+    texts.rust.model = WordLevel(unk_token="")
+    trainer = WordLevelTrainer(vocab_size=texts.most, min_frequency=2, show_progress=False)
+    texts.rust.train_from_iterator(iter(texts), trainer)
+    ids = texts.rust.get_vocab(with_added_tokens=False)
     words = [word for word in sorted(ids, key=ids.__getitem__) if len(word) <= MAX_TOKEN]
-    return replace(corpus.empty, learned=tuple(words[: corpus.room(LARGEST)]))
+    return replace(texts.empty, learned=tuple(words[: texts.room(LARGEST)]))
 
 
-def learn_characters(corpus: Corpus) -> Vocabulary:
+def learn_characters(texts: CountedTexts) -> Vocabulary:
     """Every character, the most frequent first."""
-    for _ in corpus:
+    for _ in texts:
         pass
-    counts = corpus.characters
+    counts = texts.characters
     seen = sorted(counts, key=lambda c: (-counts[c], c))
-    return replace(corpus.empty, learned=tuple(seen[: corpus.room(LARGEST)]))
+    return replace(texts.empty, learned=tuple(seen[: texts.room(LARGEST)]))
 
 
 LEARNERS = {

@@ -5,25 +5,22 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import count
-from pathlib import Path
 from random import Random
 
 from tokenizers import Tokenizer as Rust
 
 from clearhead.config import TokenizerConfig
 from clearhead.errors import ConfigError, TokenizerError
-from clearhead.text.document import ADVICE, MAX_BYTES, from_document, to_document, written
+from clearhead.text.document import ADVICE, MAX_BYTES, from_json, to_json
 from clearhead.text.dropout import Merges
 from clearhead.text.learn import learn_vocabulary
-from clearhead.text.stream import Stream, bytes_of
+from clearhead.text.parts import Stream, bytes_of
 from clearhead.text.vocabulary import (
     BOT,
     END,
     MASK,
     METHODS,
     PAD,
-    SPECIALS,
     START,
     UNKNOWN,
     USER,
@@ -37,24 +34,23 @@ class Tokenizer:
 
     pad, start, end, unknown, mask, user, bot = PAD, START, END, UNKNOWN, MASK, USER, BOT
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, json: str | None = None) -> None:
         self.vocabulary = vocabulary
+        self.json = json or to_json(vocabulary)
+        """The tokenizer in the Hugging Face format, for a file."""
         self.table = vocabulary.table()
         self.vocab_size = len(self.table)
-        self.languages = dict(zip(vocabulary.languages, count(len(SPECIALS)), strict=False))
         self.spaced = METHODS[vocabulary.method].spaced
         with panics_refused():
-            self.rust = Rust.from_str(self.to_json())
+            self.rust = Rust.from_str(self.json)
         self.rust.encode_special_tokens = True
 
     @classmethod
-    def learn(
-        cls, texts: Iterable[str], config: TokenizerConfig, length: int | None = None
-    ) -> "Tokenizer":
-        """Tokens learned from a stream of texts; if they are a sample, `length` is the characters of the whole."""
+    def learn(cls, texts: Iterable[str], config: TokenizerConfig) -> "Tokenizer":
+        """Tokens learned from a stream of texts."""
         with panics_refused():
-            tokenizer = cls(learn_vocabulary(texts, config, length))
-        if len(tokenizer.to_json().encode()) > MAX_BYTES:
+            tokenizer = cls(learn_vocabulary(texts, config))
+        if len(tokenizer.json.encode()) > MAX_BYTES:
             raise ConfigError(
                 f"{tokenizer.vocab_size:,} tokens make a file of more than {MAX_BYTES:,} bytes.",
                 "Use a smaller tokenizer.vocab_size.",
@@ -64,29 +60,12 @@ class Tokenizer:
     @classmethod
     def from_json(cls, text: str | bytes) -> "Tokenizer":
         """The tokenizer in a `tokenizer.json`, if it is exactly of the kind that we write."""
-        return cls(from_document(text))
-
-    @classmethod
-    def load(cls, path: Path) -> "Tokenizer":
-        """The tokenizer in a file, of which no more is read than a tokenizer can have."""
-        try:
-            if not path.is_file():
-                raise TokenizerError("There is no such file.", ADVICE)
-            with path.open("rb") as file:
-                return cls.from_json(file.read(MAX_BYTES + 1))
-        except OSError as error:
-            raise TokenizerError(f"{path} cannot be read: {error.strerror}.", ADVICE) from None
-        except TokenizerError as error:
-            raise error.at(path) from None
-
-    def to_json(self) -> str:
-        """The tokenizer in the Hugging Face format, for a file."""
-        return written(to_document(self.vocabulary))
+        return cls(*from_json(text))
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the file as we write it: two tokenizers are the same if and only if it is."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()
+        return hashlib.sha256(self.json.encode()).hexdigest()
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without start or end."""
@@ -99,15 +78,13 @@ class Tokenizer:
     def encode_batch(
         self, texts: Sequence[str], dropout: float = 0.0, seed: int = 0
     ) -> list[list[int]]:
-        """The ids of many texts at once; with dropout, a pure function of texts, dropout and seed."""
+        """The ids of many texts at once; with dropout, deterministic by texts, dropout and seed."""
         for text in texts:
             refuse_surrogates(text)
         if not dropout:
             with panics_refused():
-                return [
-                    found.ids
-                    for found in self.rust.encode_batch_fast(list(texts), add_special_tokens=False)
-                ]
+                found = self.rust.encode_batch_fast(list(texts), add_special_tokens=False)
+            return [encoded.ids for encoded in found]
         random = Random(seed)  # noqa: S311
         return [list(self.merges.encode(self.words(text), dropout, random)) for text in texts]
 
@@ -126,7 +103,7 @@ class Tokenizer:
         return [word for word, _ in self.rust.pre_tokenizer.pre_tokenize_str(spaced)]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of the ids; special tokens have none, and bytes that are no UTF-8 become U+FFFD."""
+        """The text of the ids; special tokens have none, and what is no UTF-8 becomes U+FFFD."""
         stream = self.stream()
         return "".join([*map(stream.push, ids), stream.end()])
 
@@ -135,12 +112,12 @@ class Tokenizer:
         return Stream(self.table, self.spaced)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Each token for people to read: spaces as ▁, what cannot be printed by its code, special ones by name."""
+        """Each token for people: spaces as ▁, what cannot be printed by its code, specials by name."""
         names = self.vocabulary.specials
-        return [readable(bytes_of(token, self.table)) or names[token] for token in ids]
+        return [printable(bytes_of(token, self.table)) or names[token] for token in ids]
 
 
-def readable(token: bytes) -> str:
+def printable(token: bytes) -> str:
     """A token's bytes as something to print."""
     try:
         text = token.decode().replace(" ", "▁")
@@ -151,7 +128,7 @@ def readable(token: bytes) -> str:
 
 @contextmanager
 def panics_refused() -> Iterator[None]:
-    """A panic in Rust is no `Exception` and would end a server's worker; here it becomes an error like others."""
+    """Make a panic in Rust, which is no `Exception` and would end a server, an error like others."""
     try:
         yield
     except BaseException as error:
@@ -164,7 +141,7 @@ PARALLELISM = "TOKENIZERS_PARALLELISM"
 
 
 def before_fork() -> None:
-    """Threads do not survive a fork: a child that waited for them would hang, so it works without."""
+    """Make a child encode without threads: they do not survive a fork, and it would wait for them."""
     os.environ.setdefault(PARALLELISM, "forked")
 
 

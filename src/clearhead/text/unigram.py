@@ -1,6 +1,7 @@
-"""The unigram language model (Kudo, 2018): start from many pieces, keep those whose loss would cost the text most.
+"""The unigram language model (Kudo, 2018): start from many pieces, keep those that the text needs most.
 
-Learned here and not in Rust, whose trainer gives another vocabulary on every run; this one sums in a fixed order.
+Learned here and not in Rust, whose trainer gives another vocabulary on every run; this one is
+deterministic, for it sums in a fixed order.
 """
 
 from collections import Counter
@@ -20,7 +21,7 @@ Scores = Mapping[str, float]
 
 
 def learn_unigram(words: Mapping[str, int], alphabet: Iterable[str], size: int) -> dict[str, float]:
-    """Pieces with their log probabilities, at most `size` of them, every character of the alphabet included."""
+    """Pieces with their log probabilities, at most `size`, with every character of the alphabet."""
     letters = sorted(alphabet)
     scores = log_probabilities(seeds(words, letters, SEEDS * size), letters)
     while True:

@@ -1,4 +1,4 @@
-"""What a tokenizer has learned: its method and its tokens, special ones first, each of them some bytes."""
+"""What a tokenizer has learned: its method and its tokens (subwords), special ones first."""
 
 import re
 from dataclasses import dataclass
@@ -21,7 +21,10 @@ MAX_TOKEN = 64
 """Characters in the longest token: no run of dashes deserves an embedding of its own."""
 
 WORDS = r" ?\p{L}[\p{L}\p{M}]*| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-"""Letters, digits and marks stay apart, so no token can spell `</s>` or `<0x41>`; a space belongs to what follows."""
+"""Letters, digits and marks stay apart, so no token can spell `</s>` or `<0x41>`.
+
+A space belongs to what follows.
+"""
 
 CHARACTERS = r"[\s\S]"
 
@@ -58,7 +61,7 @@ HIDDEN = [byte for byte in range(0x100) if byte not in PRINTABLE]
 BYTE_ALPHABET = {chr(byte): byte for byte in PRINTABLE} | {
     chr(0x100 + n): byte for n, byte in enumerate(HIDDEN)
 }
-"""How byte-level BPE spells bytes as characters: printable ones as themselves, the others from U+0100 on."""
+"""How byte-level BPE spells bytes: printable ones as themselves, the others from U+0100 on."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +69,15 @@ class Vocabulary:
     """Everything that is learned from text; the rest of a tokenizer follows from the method."""
 
     method: str
-    languages: tuple[str, ...]
-    learned: tuple[str, ...]
+    learned: tuple[str, ...] = ()
     merges: tuple[tuple[str, str], ...] = ()
     scores: tuple[float, ...] = ()
+    tags: tuple[str, ...] = ()
+    """Special tokens of languages (`<2de>`), which earlier versions reserved and nothing uses."""
 
     @property
     def specials(self) -> list[str]:
-        return [*SPECIALS.values(), *(f"<2{language}>" for language in self.languages)]
+        return [*SPECIALS.values(), *self.tags]
 
     @property
     def tokens(self) -> list[str]:
@@ -89,7 +93,7 @@ class Vocabulary:
         return [
             *(b"" for _ in self.specials),
             *fallback,
-            *(spelled(token, self.method) for token in self.learned),
+            *(bytes_of_token(token, self.method) for token in self.learned),
         ]
 
 
@@ -100,7 +104,7 @@ def byte_tokens(method: str) -> list[str]:
     return [f"<0x{byte:02X}>" for byte in range(0x100)] if METHODS[method].fallback else []
 
 
-def spelled(token: str, method: str) -> bytes:
+def bytes_of_token(token: str, method: str) -> bytes:
     """The bytes that a learned token stands for."""
     if method == "bytes":
         return bytes(map(BYTE_ALPHABET.__getitem__, token))
