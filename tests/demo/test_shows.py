@@ -1,12 +1,9 @@
-"""The shows: their files of text, and what they draw."""
+"""The shows: their files of text."""
 
-import numpy as np
 import pytest
 
 from clearhead.demo import SHOWS
 from clearhead.demo.show import PARTS, shipped
-from clearhead.demo.translation import blocks
-from clearhead.look import Alignment
 
 
 @pytest.mark.parametrize("task", SHOWS)
@@ -29,12 +26,3 @@ def test_a_show_trains_on_its_files_as_they_are_seen_from_the_run(task, tmp_path
     show.write_files()
     for file in (*config.data.files, *config.data.validation_files):
         assert (show.into / file).resolve().is_relative_to(show.data)
-
-
-def test_an_alignment_is_drawn_darkest_where_most_is_looked_at():
-    weights = np.array([[0.0, 1.0], [0.5, 0.5]], dtype=np.float32)
-    assert blocks(Alignment(source=("I", "go"), target=("gehe", "ich"), weights=weights)) == [
-        "     I go",
-        "gehe   ██",
-        " ich ▒ ▒▒",
-    ]

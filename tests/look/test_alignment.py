@@ -3,12 +3,14 @@
 import csv
 import io
 
+import numpy as np
 import pytest
 import torch
 from looks import look_at
 
 from clearhead.errors import ModelError
-from clearhead.look.alignment import best_alignment
+from clearhead.look.alignment import Alignment, best_alignment
+from clearhead.look.labelled import Heatmap
 from clearhead.look.tokens import tokens, word_numbers, word_texts
 
 TEXTS = {0: "<s>", 1: "</s>", 2: "▁a", 3: "▁b", 4: "b", 5: "▁c", 6: "▁x", 7: "▁y", 8: "y"}
@@ -87,3 +89,13 @@ def test_words_begin_at_a_space_or_behind_a_special_token():
         0, 0, 1, None, 2, 3,
     ]  # fmt: skip
     assert word_texts(side(0, 7, 8, 1)) == ("yy",)
+
+
+def test_an_alignment_is_drawn_darkest_where_most_is_looked_at():
+    weights = np.array([[0.0, 1.0], [0.5, 0.5]], dtype=np.float32)
+    alignment = Alignment(source=("I", "go"), target=("gehe", "ich"), weights=weights)
+    assert Heatmap(alignment.matrix).blocks() == [
+        "     I go",
+        "gehe   ██",
+        " ich ▒ ▒▒",
+    ]

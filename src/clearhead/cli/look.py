@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
     from clearhead.look import LabelledTensor, Look
 
-SHADES = " ░▒▓█"
-"""Nothing to all, where there are no colours."""
-
 
 def look(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run folder of any task.")],
@@ -169,15 +166,9 @@ def shown(
 
 def overview(found: "Look") -> "LabelledTensor":
     """Where it looked: word by word for a translation, else the last attention."""
-    from clearhead.look import LabelledTensor
-
     if found.family != "encoder-decoder":
         return found.attention(found.attentions[-1])
-    alignment = found.alignment()
-    labels = alignment.target, alignment.source
-    return LabelledTensor(
-        f"alignment by {alignment.head}", alignment.weights, ("target", "source"), labels
-    )
+    return found.alignment().matrix
 
 
 def chosen_head(found: "Look", head: str | None) -> str:
@@ -194,18 +185,14 @@ def draw(console: "Console", matrix: "LabelledTensor") -> None:
 
     from clearhead.look.labelled import Heatmap
 
+    console.print(f"\n{matrix.path}")
+    if not console.is_terminal or console.no_color:
+        for text in Heatmap(matrix).blocks():
+            console.print(text)
+        return
     rows, columns = matrix.labels
     margin = max(map(len, rows), default=0)
-    console.print(f"\n{matrix.path}")
     console.print(" ".join([" " * margin, *columns]))
-    if not console.is_terminal or console.no_color:
-        for name, row in zip(rows, matrix.values, strict=True):
-            cells = [
-                SHADES[round(float(weight) * 4)] * len(label)
-                for weight, label in zip(row, columns, strict=True)
-            ]
-            console.print(" ".join([name.rjust(margin), *cells]).rstrip())
-        return
     colours = [
         [f"rgb({r},{g},{b})" for r, g, b in row] for row in Heatmap(matrix).colours().tolist()
     ]

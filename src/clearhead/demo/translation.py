@@ -6,10 +6,8 @@ from clearhead import metrics
 from clearhead.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainConfig
 from clearhead.demo.show import Show
 from clearhead.look import Alignment
+from clearhead.look.labelled import Heatmap
 from clearhead.tasks import Translator
-
-SHADES = " ░▒▓█"
-"""Nothing to all, in the colour of the text: as legible on light as on dark."""
 
 
 class TranslationShow(Show):
@@ -85,23 +83,10 @@ class TranslationShow(Show):
         alignments = (
             translator.align(text, said) for (text, _), said in zip(some, found, strict=True)
         )
-        self.print_lines(blocks(max(alignments, key=crossings)))
+        self.print_lines(Heatmap(max(alignments, key=crossings).matrix).blocks())
 
 
 def crossings(alignment: Alignment) -> int:
     """How often the order of words changes on the way."""
     places = [source for source, _ in alignment.links]
     return sum(before > after for before, after in combinations(places, 2))
-
-
-def blocks(alignment: Alignment) -> list[str]:
-    """The alignment as lines of text, output words downwards, source words across."""
-    margin = max(map(len, alignment.target))
-    lines = [" ".join([" " * margin, *alignment.source])]
-    for word, row in zip(alignment.target, alignment.weights, strict=True):
-        cells = [
-            SHADES[round(float(weight) * (len(SHADES) - 1))] * len(name)
-            for weight, name in zip(row, alignment.source, strict=True)
-        ]
-        lines.append(" ".join([word.rjust(margin), *cells]).rstrip())
-    return lines

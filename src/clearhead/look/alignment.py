@@ -11,6 +11,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from clearhead.look.labelled import LabelledTensor
 from clearhead.look.paths import replayed
 from clearhead.look.tokens import Token, word_places, word_texts
 from clearhead.model import Transformer
@@ -34,6 +35,12 @@ class Alignment:
     def links(self) -> tuple[tuple[int, int], ...]:
         """For each output word, the source word that it looks at most, as (source, output)."""
         return tuple((int(row.argmax()), number) for number, row in enumerate(self.weights))
+
+    @property
+    def matrix(self) -> LabelledTensor:
+        """The weights with the words of their rows and columns."""
+        path, labels = f"alignment by {self.head}", (self.target, self.source)
+        return LabelledTensor(path, self.weights, axes=("target", "source"), labels=labels)
 
     def csv(self) -> str:
         """A table for a spreadsheet: source words across, output words downwards."""

@@ -18,6 +18,8 @@ CELL = 24
 """Side of a cell in an image, in pixels."""
 ORANGE, BLUE = (0.70, 0.32, 0.0), (0.03, 0.27, 0.58)
 """The far ends: below zero and above; zero is white."""
+SHADES = " ░▒▓█"
+"""Nothing to all, in the colour of the text: as legible on light as on dark."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +95,17 @@ class Heatmap:
         share = (values / max(float(np.abs(values).max(initial=0)), 1e-12))[..., None]
         ends = np.where(share < 0, np.array(ORANGE), np.array(BLUE))
         return np.asarray((255 * (1 - np.abs(share) * (1 - ends))).round(), dtype=np.uint8)
+
+    def blocks(self) -> list[str]:
+        """Lines of text, column names first: the nearer to 1 a number is, the fuller its block."""
+        rows, columns = self.matrix.labels
+        margin = max(map(len, rows), default=0)
+        lines = [" ".join([" " * margin, *columns])]
+        for name, row in zip(rows, self.matrix.values, strict=True):
+            shades = (SHADES[round(float(share) * (len(SHADES) - 1))] for share in row)
+            cells = (shade * len(label) for shade, label in zip(shades, columns, strict=True))
+            lines.append(" ".join([name.rjust(margin), *cells]).rstrip())
+        return lines
 
     def svg(self) -> str:
         """Vectors, with a title for each cell and labels as text."""
