@@ -84,26 +84,16 @@ def info(run: options.AnyRun) -> None:
 
 def average(
     run: options.AnyRun,
-    last: Annotated[int, typer.Option(help="How many of the newest checkpoints to average.")] = 5,
+    last: Annotated[
+        int, typer.Option(min=1, help="How many of the newest checkpoints to average.")
+    ] = 5,
 ) -> None:
-    """Use the mean of the newest checkpoints' weights, as the paper does.
+    """Use the mean of the newest checkpoints' weights, as the paper does, if it is better.
+
+    Both are measured on the run's validation set; the former weights are kept in the folder.
 
     - `clearhead average runs/en-de --last 5`
     """
-    from clearhead.errors import FolderError
-    from clearhead.folder import RunFolder
-    from clearhead.train import mean_weights
+    from clearhead.tasks.averaging import average as use_average
 
-    folder = RunFolder.open(run)
-    steps = folder.checkpoints.steps()[-last:]
-    if not steps:
-        raise FolderError(
-            f"{run} holds no checkpoints to average.",
-            f"Train with train.keep_checkpoints = {last}.",
-        )
-    with folder.lock():
-        found = [folder.checkpoints.open(step).tensors("weights") for step in steps]
-        folder.write_weights(mean_weights(found))
-    typer.echo(
-        f"{run} now uses the mean of {len(steps)} checkpoints: {', '.join(map(str, steps))}."
-    )
+    typer.echo(use_average(run, last))

@@ -1,6 +1,7 @@
 """A run folder: everything that a model needs, in files that can be moved, and nothing that can run."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -36,6 +37,8 @@ CHECKPOINTS, LOCK = "checkpoints", "lock"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source-tokenizer.json"
 WEIGHTS = "weights.safetensors"
 """The weights to use; a checkpoint has its own under the same name."""
+FORMER_WEIGHTS = "former-weights.safetensors"
+"""The weights that were to be used before others took their place."""
 BEFORE_CONFIG = {LOCK, TOKENIZER, SOURCE_TOKENIZER, PLAN}
 """What a folder may hold before it is a run: creating one may have been cut short."""
 
@@ -203,6 +206,14 @@ class RunFolder:
         require_space(self.path, needed)
         with atomic_file(self.path / WEIGHTS, needed) as file:
             write_tensors(file, tensors, seal=True)
+
+    def keep_former_weights(self) -> Path:
+        """Copy the weights to use to a name of their own, before others take their place."""
+        former, n_bytes = self.path / FORMER_WEIGHTS, size_inside(self.path, WEIGHTS)
+        require_space(self.path, n_bytes)
+        with (self.path / WEIGHTS).open("rb") as weights, atomic_file(former, n_bytes) as file:
+            shutil.copyfileobj(weights, file)
+        return former
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -1,5 +1,6 @@
 """People's words → people's words: what a trained Transformer is used for."""
 
+from clearhead.tasks.averaging import Averaging, average
 from clearhead.tasks.chat import Chatbot, Reply
 from clearhead.tasks.classification import Classification, Classifier
 from clearhead.tasks.evaluation import Evaluation, evaluate
@@ -10,6 +11,7 @@ from clearhead.tasks.uses import TASKS, load
 from clearhead.tasks.writing import Continuation, Writer
 
 __all__ = [
-    "TASKS", "Candidate", "Chatbot", "Classification", "Classifier", "Continuation", "Evaluation", "Filler", "Filling",
-    "Reply", "Translation", "Translator", "User", "Writer", "evaluate", "load",
+    "TASKS", "Averaging", "Candidate", "Chatbot", "Classification", "Classifier", "Continuation",
+    "Evaluation", "Filler", "Filling", "Reply", "Translation", "Translator", "User", "Writer",
+    "average", "evaluate", "load",
 ]  # fmt: skip

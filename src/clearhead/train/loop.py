@@ -66,6 +66,14 @@ class Judge:
     calibrated: Callable[[Transformer, Config], Config] | None = None
     """The settings with what only validation can tell, such as a temperature."""
 
+    def rating(self, model: Transformer) -> float:
+        """What weights are chosen by, higher being better: the full score, or else minus the loss."""
+        return -self.loss(model) if self.full_score is None else self.full_score(model)
+
+    def worded(self, rating: float) -> str:
+        """A rating as people read it."""
+        return f"loss {-rating:.4f}" if self.full_score is None else f"{self.name} {rating:.2f}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
@@ -319,10 +327,7 @@ class Run:
         candidates = dict(self.candidates())
         for name, weights in candidates.items():
             load_tensors(job.model.state_dict(), weights)
-            model, score = self.model_to_judge(), job.judge.full_score
-            scores[name] = job.ranks.from_first(
-                -job.judge.loss(model) if score is None else score(model)
-            )
+            scores[name] = job.ranks.from_first(job.judge.rating(self.model_to_judge()))
         best = max(scores, key=scores.__getitem__)
         load_tensors(job.model.state_dict(), candidates[best])
         return Chosen(self.step, best, scores)
