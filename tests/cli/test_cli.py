@@ -1,6 +1,7 @@
 """The command line: results on stdout, the rest on stderr, and exit codes that can be relied on."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from clearhead import __version__
 from clearhead.cli.main import main
 from clearhead.cli.options import spelled_out
+from clearhead.errors import ClearheadError
 
 
 @pytest.fixture
@@ -55,6 +57,15 @@ def test_your_input_is_1_and_usage_is_2(capsys, tmp_path):
     assert main(["doctor"]) == 2
     assert main(["doctor", "--nonsense", "x"]) == 2
     assert main(["nonsense"]) == 2
+
+
+def test_every_exit_code_is_named_where_they_are_made():
+    errors = [ClearheadError]
+    for error in errors:
+        errors += error.__subclasses__()
+    codes = {error.exit_code for error in errors} | {0, 2, 130, 143}
+    assert codes <= {int(number) for number in re.findall(r"\d+", main.__doc__)}
+    assert {3, 4, 5} <= codes
 
 
 def test_debug_shows_where_an_error_arose(tmp_path):

@@ -33,22 +33,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="markdown",
 )
-for verb in (
-    demo,
-    train,
-    translate,
-    chat,
-    classify,
-    write,
-    look,
-    pretrain,
-    fill,
-    evaluate,
-    info,
-    average,
-):
+USE = (translate, chat, classify, write, look, fill)
+for verb in (demo, train, pretrain, *USE, evaluate, info, average, doctor):
     app.command(cls=SeveralValues)(verb)
-app.command(cls=SeveralValues)(doctor)
 
 
 def show_version(is_asked: bool) -> None:
@@ -71,7 +58,11 @@ def clearhead(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line and answer with its exit code: 0 fine, 1 your input, 2 usage, 130 Ctrl-C."""
+    """Run a command line and answer with its exit code.
+
+    0 fine, 1 your input or a mistake of the program, 2 usage, 3 loss not finite, 4 disk,
+    5 folder in use by another process, 130 stopped by Ctrl-C, 143 by SIGTERM.
+    """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         app(arguments, prog_name="clearhead")
