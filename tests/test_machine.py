@@ -8,7 +8,7 @@ import torch
 
 from clearhead import machine
 from clearhead.config import TrainConfig
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, DiskError
 
 DIES = f"import os, signal; os.kill(os.getpid(), {int(signal.SIGILL)})"
 
@@ -40,3 +40,26 @@ def test_processors_are_those_that_this_process_may_use():
 def test_the_cache_goes_where_the_system_says(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert machine.cache_folder() == tmp_path / "clearhead"
+
+
+def test_a_cache_that_cannot_be_written_is_an_error_that_says_what_to_set(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file" / "cache"))
+    with pytest.raises(DiskError, match=rf"{tmp_path}/file cannot be written to") as error:
+        machine.cache_folder()
+    assert "XDG_CACHE_HOME" in error.value.advice
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert machine.cache_folder() == tmp_path / "home/.cache/clearhead"
+    monkeypatch.setattr(os, "access", lambda folder, mode: folder != tmp_path)
+    with pytest.raises(DiskError, match=rf"{tmp_path} cannot be written to"):
+        machine.cache_folder()
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # in no list of users
+    with pytest.raises(DiskError, match="home directory") as error:
+        machine.cache_folder()
+    assert "XDG_CACHE_HOME" in error.value.advice

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, DiskError
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +34,18 @@ def n_processors() -> int:
 
 def cache_folder() -> Path:
     """Where tokenised text is kept between runs; it can be deleted at any time."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clearhead"
+    try:
+        place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "clearhead")
+        nearest = next(folder for folder in (place, *place.parents) if folder.exists())
+        if nearest.is_dir() and os.access(nearest, os.W_OK):
+            return place
+        reason = f"{nearest} cannot be written to"
+    except (OSError, RuntimeError) as error:  # a home that is closed to its user; no home at all
+        reason = str(error).removesuffix(".")
+    raise DiskError(
+        f"There is no place to keep tokenised text: {reason}.",
+        "Set XDG_CACHE_HOME to a folder where you may write.",
+    )
 
 
 def device_for(name: str) -> "torch.device":
