@@ -167,3 +167,12 @@ def test_every_word_of_the_glossary_stands_in_a_file_that_exists():
 def test_scripts_and_tests_that_documents_name_exist(document):
     for name in re.findall(r"\b(?:script|tests)/[\w./]*\w", document.read_text(encoding="utf-8")):
         assert (ROOT / name).exists(), name
+
+
+def test_windows_is_refused_in_one_sentence():
+    code = "import sys; sys.platform = 'win32'; import clearhead"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    last = done.stderr.splitlines()[-1]
+    assert (
+        last == "ImportError: clearhead runs on Linux and macOS; on Windows, install it inside WSL."
+    )

@@ -1,6 +1,10 @@
 """The Transformer of "Attention Is All You Need", whole: train it, use it, and see every step it takes."""
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+if sys.platform == "win32":
+    raise ImportError("clearhead runs on Linux and macOS; on Windows, install it inside WSL.")
 
 if TYPE_CHECKING:
     from clearhead.tasks import (
