@@ -135,7 +135,7 @@ def read_tensors(
     with open_inside(folder, name) as file:
         try:
             header = read_header(file)
-            contents = parsed(header, os.fstat(file.fileno()).st_size - LENGTH - len(header))
+            contents = contents_of(header, os.fstat(file.fileno()).st_size - LENGTH - len(header))
             if expected is not None:
                 check_same(contents, specs(expected))
             if is_verified:
@@ -168,7 +168,7 @@ def read_header(file: BufferedReader) -> str:
     return header.decode("ascii")
 
 
-def parsed(header: str, n_bytes: int) -> dict[str, Spec]:
+def contents_of(header: str, n_bytes: int) -> dict[str, Spec]:
     """What a header describes, in the order of the file, the rest of which it must fill exactly."""
     most = {"{": 1, "[": 2, ",": MAX_DIMS + 5}
     if any(header.count(mark) > n * MAX_TENSORS + 2 for mark, n in most.items()):

@@ -2,14 +2,18 @@
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from clearhead.cli.main import main
 from clearhead.config import ModelConfig, TokenizerConfig
 from clearhead.errors import ConfigError, FolderError, ModelFileError, TokenizerError
 from clearhead.folder import RunFolder
+from clearhead.folder.weights import empty_model, least_bytes
 from clearhead.model import Transformer
 from clearhead.text import Tokenizer
 
@@ -216,6 +220,28 @@ def test_all_that_is_wrong_is_told_at_once(run):
     assert "00000001" not in problems
 
 
+def test_loading_a_model_does_not_load_the_compiler_of_torch(run):
+    code = f"""
+import sys
+from clearhead.folder import RunFolder
+RunFolder({str(run.path)!r}).model()
+print("torch._dynamo" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout == b"False\n"
+
+
+def test_the_command_line_tells_what_is_wrong_with_a_run(run, capsys):
+    assert main(["verify", str(run.path)]) == 0
+    assert capsys.readouterr().out == f"Nothing is wrong with {run.path}.\n"
+    (run.path / "metrics.jsonl").write_text("{]\n")
+    (run.path / "weights.safetensors").unlink()
+    assert main(["verify", str(run.path)]) == 1
+    told = capsys.readouterr().out
+    assert "metrics.jsonl:1 is not a report" in told
+    assert "weights.safetensors cannot be read" in told
+
+
 def test_settings_that_ask_for_petabytes_are_refused_before_any_are_allocated(run):
     bomb = ModelConfig(vocab_size=2_000_000, d_model=65_536, d_ff=65_536, n_encoder_layers=256)
     run.write_config(run.config().but(model=bomb))
@@ -224,12 +250,10 @@ def test_settings_that_ask_for_petabytes_are_refused_before_any_are_allocated(ru
 
 
 def test_the_bound_on_the_weights_is_one_for_every_preset():
-    from clearhead.folder.unfilled import least_bytes, unfilled
-
     for name in ("tiny", "big"):
         for family in ("encoder-decoder", "encoder", "decoder"):
             config = ModelConfig.preset(name, family=family)
-            model = unfilled(config, 2**40, Path())
+            model = empty_model(config, 2**40, Path())
             actual = sum(tensor.nbytes for tensor in model.state_dict().values())
             assert actual / 3 < least_bytes(config) <= actual
 

@@ -1,4 +1,4 @@
-"""`clearhead evaluate`, `info` and `average`: what a run is worth, what it is, and its checkpoints' mean."""
+"""`clearhead evaluate`, `info`, `verify` and `average`: what can be asked of a run, whatever its task."""
 
 import json
 from pathlib import Path
@@ -80,6 +80,18 @@ def info(run: options.AnyRun) -> None:
         typer.echo(
             f"{run} is a {config.task} run that has not ended: {done}.\nGo on with: clearhead train {run}"
         )
+
+
+def verify(run: options.AnyRun) -> None:
+    """Read every file of a run folder, and tell all that is damaged, missing or does not belong.
+
+    - `clearhead verify runs/en-de` (nothing in the folder is changed; exit 1 if something is wrong)
+    """
+    from clearhead.folder import RunFolder
+
+    problems = RunFolder.open(run).problems()
+    typer.echo("\n".join(problems) or f"Nothing is wrong with {run}.")
+    raise typer.Exit(bool(problems))
 
 
 def average(

@@ -15,7 +15,7 @@ from clearhead.cli.chat import chat
 from clearhead.cli.classify import classify
 from clearhead.cli.demo import demo
 from clearhead.cli.doctor import doctor
-from clearhead.cli.evaluate import average, evaluate, info
+from clearhead.cli.evaluate import average, evaluate, info, verify
 from clearhead.cli.fill import fill
 from clearhead.cli.look import look
 from clearhead.cli.options import SeveralValues
@@ -34,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 USE = (translate, chat, classify, write, look, fill)
-for verb in (demo, train, pretrain, *USE, evaluate, info, average, doctor):
+for verb in (demo, train, pretrain, *USE, evaluate, info, verify, average, doctor):
     app.command(cls=SeveralValues)(verb)
 
 

@@ -130,7 +130,7 @@ class Checkpoints:
         needed = sum(tensor.nbytes for file in tensors.values() for tensor in file.values())
         require_space(self.path, needed)
         with atomic_folder(path, needed) as folder:
-            fill(folder, step, tensors, state)
+            write_checkpoint(folder, step, tensors, state)
         self.whole.add(step)
         return path
 
@@ -229,7 +229,7 @@ class Checkpoints:
         return [name for name in names if not STRAY.fullmatch(name) and not name.startswith(".")]
 
 
-def fill(
+def write_checkpoint(
     folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]
 ) -> None:
     """Write all files of a checkpoint, the manifest last."""

@@ -50,7 +50,7 @@ def acquire(path: Path) -> int:
             path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666
         )
         owner = OWNER.fullmatch(os.read(descriptor, 300).decode("utf-8", "replace"))
-        if taken(descriptor, owner):
+        if is_taken(descriptor, owner):
             os.close(descriptor)
             who = f"process {owner[1]} on {shown(owner[2])}" if owner else "another process"
             raise FolderInUseError(
@@ -65,7 +65,7 @@ def acquire(path: Path) -> int:
     return descriptor
 
 
-def taken(descriptor: int, owner: re.Match[str] | None) -> bool:
+def is_taken(descriptor: int, owner: re.Match[str] | None) -> bool:
     """Whether another process holds the lock; if the kernel cannot say, whether it may be alive."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

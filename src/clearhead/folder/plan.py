@@ -10,7 +10,7 @@ from clearhead.errors import FolderError, shown
 Count = Annotated[int, Field(ge=0, le=2**53)]
 
 
-class Record(BaseModel):
+class Checked(BaseModel):
     """Values that are checked when they are read, and never changed: `model_copy(update=…)`."""
 
     model_config = ConfigDict(
@@ -19,7 +19,7 @@ class Record(BaseModel):
 
     @classmethod
     def parsed(cls, content: bytes | dict[str, Any], path: object) -> Self:
-        """The record in JSON, or in its values; a wrong one is a FolderError that names the file."""
+        """The values in JSON, or in what it held; wrong ones are a FolderError that names the file."""
         try:
             if isinstance(content, dict):
                 return cls.model_validate(content, strict=False)  # where a tuple is a list
@@ -33,7 +33,7 @@ class Record(BaseModel):
             ) from None
 
 
-class Inheritance(Record):
+class Inheritance(Checked):
     """What a run took over from another when it was begun."""
 
     run: str
@@ -48,7 +48,7 @@ class Inheritance(Record):
     """The share of the tokens whose vectors were taken over."""
 
 
-class RunPlan(Record):
+class RunPlan(Checked):
     """What was planned for a run, and why. The settings that were chosen stand in its config."""
 
     steps: Count

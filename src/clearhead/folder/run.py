@@ -17,8 +17,6 @@ from clearhead.disk import (
     disk_errors,
     make_folder,
     read_inside,
-    require_space,
-    size_inside,
     sweep,
 )
 from clearhead.errors import ClearheadError, ConfigError, FolderError, TokenizerError
@@ -26,9 +24,8 @@ from clearhead.folder.checkpoints import Checkpoints
 from clearhead.folder.lock import locked
 from clearhead.folder.log import Log
 from clearhead.folder.plan import RunPlan, plan_in_log
-from clearhead.folder.unfilled import unfilled
+from clearhead.folder.weights import read_model, write_model
 from clearhead.model import Transformer
-from clearhead.tensors import check_same, read_tensors, specs, write_tensors
 from clearhead.text import Tokenizer
 
 CONFIG, PLAN, CARD = "config.toml", "plan.json", "card.md"
@@ -175,10 +172,7 @@ class RunFolder:
     def model(self, device: str = "cpu", step: int | None = None) -> Transformer:
         """The model with the weights to use, or with those of a checkpoint, ready to be used."""
         name, sha256 = (WEIGHTS, None) if step is None else self.checkpoint_weights(step)
-        model = unfilled(self.config().model, size_inside(self.path, name), self.path / name)
-        tensors = read_tensors(self.path, name, sha256=sha256, expected=model.state_dict())
-        model.load_state_dict(tensors, assign=True)
-        return model.to(device).eval()
+        return read_model(self.path, name, self.config().model, sha256).to(device).eval()
 
     def checkpoint_weights(self, step: int) -> tuple[str, str]:
         checkpoint = self.checkpoints.at(step)
@@ -200,12 +194,7 @@ class RunFolder:
 
     def write_weights(self, tensors: Mapping[str, Tensor]) -> None:
         """Replace the weights to use; a process that has loaded the old ones keeps them."""
-        needed = sum(tensor.nbytes for tensor in tensors.values())
-        model = unfilled(self.config().model, needed, self.path)
-        check_same(specs(tensors), specs(model.state_dict()))
-        require_space(self.path, needed)
-        with atomic_file(self.path / WEIGHTS, needed) as file:
-            write_tensors(file, tensors, seal=True)
+        write_model(self.path / WEIGHTS, self.config().model, tensors)
 
     def keep_former_weights(self) -> Path:
         """Copy the weights to use to a name of their own, before others take their place."""
