@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
 
 from clearhead.train import label_loss, next_token_loss, smoothed_cross_entropy
 from clearhead.train import loss as loss_module
@@ -68,6 +69,17 @@ def test_large_logits_neither_overflow_nor_lose_the_loss(logits):
     x, tokens = torch.tensor([[1.0]]), torch.tensor([[logits], [0.0]])
     expected = F.cross_entropy(x @ tokens.T, torch.tensor([0]), reduction="sum")
     torch.testing.assert_close(smoothed_cross_entropy(x, tokens, None, torch.tensor([0])), expected)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_without_gradients_the_loss_is_the_same_and_costs_one_product(smoothing):
+    x, tokens, bias = torch.randn(50, 16), torch.randn(90, 16), torch.randn(90)
+    targets = torch.randint(90, (50,))
+    expected = smoothed_cross_entropy(x, tokens.requires_grad_(), bias, targets, smoothing)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        found = smoothed_cross_entropy(x, tokens, bias, targets, smoothing)
+    assert torch.equal(found, expected)
+    assert counter.get_total_flops() == 2 * 50 * 16 * 90
 
 
 @pytest.mark.bf16

@@ -116,26 +116,36 @@ def smoothed_cross_entropy(
     """The sum over N predictions of cross-entropy with label smoothing, for logits = x tokensᵀ + bias.
 
     The logits of a large vocabulary are the biggest tensor of a training step. Here they exist a slice at a time, and
-    their gradient is taken while they are there, so that the backward pass has nothing left to compute.
+    their gradient, where one is asked for, is taken while they are there: the backward pass has nothing left to compute.
     """
     device = x.device.type
     if torch.is_autocast_enabled(device):  # which knows products one by one, but not this one
         half = torch.get_autocast_dtype(device)
         x, tokens, bias = x.to(half), tokens.to(half), None if bias is None else bias.to(half)
     with torch.autocast(device, enabled=False):
-        loss: Tensor = _SmoothedCrossEntropy.apply(x, tokens, bias, targets, smoothing)  # type: ignore[no-untyped-call]
+        loss: Tensor = _SmoothedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+            x, tokens, bias, targets, smoothing, torch.is_grad_enabled()
+        )
     return loss
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, tokens: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
+        ctx: Any,
+        x: Tensor,
+        tokens: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        smoothing: float,
+        differentiable: bool,
     ) -> Tensor:
         n_tokens = len(tokens)
         loss = x.new_zeros((), dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
-        x_grad, tokens_grad = torch.empty_like(x), torch.zeros_like(tokens)
-        bias_grad = None if bias is None else torch.zeros_like(bias)
+        if differentiable:
+            x_grad, tokens_grad = torch.empty_like(x), torch.zeros_like(tokens)
+            bias_grad = None if bias is None else torch.zeros_like(bias)
+            ctx.save_for_backward(x_grad, tokens_grad, bias_grad)
         mean_token, mean_bias = tokens.mean(dim=0), 0.0 if bias is None else bias.mean()
         for rows in slices(len(x), max(1, LOGITS_AT_ONCE // n_tokens)):
             logits = F.linear(x[rows], tokens, bias).to(loss.dtype)  # (n, V)
@@ -145,6 +155,9 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             log_sum = top - p.amax(dim=1).log()  # of the exponentials, without a second pass of exp
             mean = x[rows] @ mean_token + mean_bias
             loss += (log_sum - (1 - smoothing) * right - smoothing * mean).sum()
+            if not differentiable:
+                continue
+            # The gradient of the logits takes the place of their probabilities.
             p.scatter_add_(1, target, p.new_full((1, 1), smoothing - 1).expand_as(target))
             if smoothing:
                 p -= smoothing / n_tokens
@@ -153,19 +166,12 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             p = p.to(x.dtype)
             torch.mm(p, tokens, out=x_grad[rows])
             tokens_grad.addmm_(p.T, x[rows])
-        ctx.save_for_backward(x_grad, tokens_grad, bias_grad)
         return loss
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        x_grad, tokens_grad, bias_grad = ctx.saved_tensors
-        return (
-            x_grad * grads[0],
-            tokens_grad * grads[0],
-            None if bias_grad is None else bias_grad * grads[0],
-            None,
-            None,
-        )
+        scaled = (None if each is None else each * grads[0] for each in ctx.saved_tensors)
+        return (*scaled, None, None, None)
 
 
 def slices(n: int, size: int) -> Iterator[slice]:
