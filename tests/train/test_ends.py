@@ -98,7 +98,7 @@ def test_a_signal_to_one_of_two_processes_stops_both_at_one_update(nursery, numb
 def test_a_loss_that_is_not_finite_ends_with_code_3_and_names_the_layer(nursery, whole_run):
     answer = nursery.run("not-finite", 6, EVERY, spoil_at=5)
     assert answer["codes"] == [3]
-    assert "output of encoder.layers.0" in answer["output"]
+    assert "tensor encoder.out" in answer["output"]
     assert "Traceback" not in answer["output"]
     run = nursery.place / "not-finite"
     assert checkpoints_in(run)[-1] == 4

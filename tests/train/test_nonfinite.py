@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from clearhead.errors import NotFiniteError
+from clearhead.model.tap import SILENT
 from clearhead.train import Note, StepReport, next_token_loss, train
-from train.tiny import MemoryKeeper, same, tiny_job, weights_of
+from clearhead.train.nonfinite import not_finite
+from train.tiny import MemoryKeeper, pair_batch, same, tiny_job, tiny_model, weights_of
 
 AT = 3
 
@@ -34,7 +36,7 @@ def spoiled_activation(job, value):
         layer.register_forward_hook(lambda module, inputs, output: output * value)
         return next_token_loss(0.1)(job.model, batch)[0]
 
-    return spoil, r"output of encoder\.layers\.0\.norm_ff"
+    return spoil, r"tensor encoder\.0\.ff\.norm"
 
 
 def spoiled_weight(job, value):
@@ -51,7 +53,7 @@ def spoiled_embedding(job, value):
         job.model.tokens.register_forward_hook(lambda module, inputs, output: output * value)
         return next_token_loss(0.1)(job.model, batch)[0]
 
-    return spoil, "output of tokens"
+    return spoil, r"tensor encoder\.tokens"
 
 
 PLACES = [spoiled_loss, spoiled_gradient, spoiled_activation, spoiled_weight, spoiled_embedding]
@@ -61,8 +63,8 @@ def broken_job(place, value, keeper=None, **settings):
     """A job whose update number AT is spoiled."""
     calls = []
 
-    def loss(model, batch):
-        found, n = next_token_loss(0.1)(model, batch)
+    def loss(model, batch, tap=SILENT):
+        found, n = next_token_loss(0.1)(model, batch, tap)
         calls.append(0)
         return (spoil(batch, found) if len(calls) == AT else found), n
 
@@ -90,6 +92,14 @@ def test_an_update_that_is_not_finite_changes_no_weight_and_names_the_place(plac
     assert f"Update {AT} " in caught.value.whole
     assert caught.value.exit_code == 3
     assert len(caught.value.whole.splitlines()) <= 3
+
+
+def test_a_product_that_overflows_inside_of_attention_is_found():
+    model = tiny_model()
+    with torch.no_grad():
+        model.encoder.layers[0].self_attention.qkv.weight.mul_(1e25)
+    error = not_finite(model, next_token_loss(), [pair_batch()], AT)
+    assert "tensor encoder.0.self.scores" in error.whole
 
 
 def test_as_many_updates_as_allowed_are_left_out_and_told():

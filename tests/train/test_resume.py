@@ -8,6 +8,7 @@ import torch
 
 from clearhead.data.batches import Batches
 from clearhead.errors import FolderError, NotFiniteError
+from clearhead.model.tap import SILENT
 from clearhead.train import Correction, Job, Note, Saved, StepReport, next_token_loss, train
 from train.tiny import (
     MemoryKeeper,
@@ -38,8 +39,8 @@ class SomeBroken(SomePairs):
         return replace(batch, indices=-batch.indices - 1) if place in BROKEN else batch
 
 
-def loss(model, batch):
-    found, n = next_token_loss(0.1)(model, batch)
+def loss(model, batch, tap=SILENT):
+    found, n = next_token_loss(0.1)(model, batch, tap)
     if len(batch.indices) > 3:
         raise RuntimeError("can't allocate memory")
     return (found * torch.inf if (batch.indices < 0).any() else found), n

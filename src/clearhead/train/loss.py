@@ -1,7 +1,7 @@
 """What training makes small. The loop is given one of these and knows nothing else about the task."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -17,29 +17,35 @@ from clearhead.data.batches import (
     TokenBatch,
 )
 from clearhead.model import Transformer, masks
+from clearhead.model.tap import SILENT, Tap
 from clearhead.text import UNKNOWN
 
-Loss = Callable[[Transformer, Any], tuple[Tensor, int]]
-"""From a model and a batch to the sum of the losses, and how many there are."""
+
+class Loss(Protocol):
+    """From a model and a batch to the sum of the losses, and how many there are; the tap is the model's."""
+
+    def __call__(self, model: Transformer, batch: Any, tap: Tap = SILENT) -> tuple[Tensor, int]: ...
 
 
 def next_token_loss(smoothing: float = 0.0, word_dropout: float = 0.0) -> Loss:
     """Teacher forcing: the target shifted right goes in, and every position predicts its next token at once."""
 
-    def loss(model: Transformer, batch: TextBatch) -> tuple[Tensor, int]:
+    def loss(model: Transformer, batch: TextBatch, tap: Tap = SILENT) -> tuple[Tensor, int]:
         memory = mask = None
         if isinstance(batch, PairBatch):
             mask = masks.padding(batch.source_mask)
-            memory = model.encode(with_unknowns(batch.source, word_dropout), mask)
-        x = model.decode(with_unknowns(batch.target_in, word_dropout), memory, mask)
+            memory = model.encode(with_unknowns(batch.source, word_dropout), mask, tap=tap)
+        x = model.decode(with_unknowns(batch.target_in, word_dropout), memory, mask, tap=tap)
         return token_loss(model, x, batch, smoothing)
 
     return loss
 
 
-def masked_token_loss(model: Transformer, batch: MaskedBatch) -> tuple[Tensor, int]:
+def masked_token_loss(
+    model: Transformer, batch: MaskedBatch, tap: Tap = SILENT
+) -> tuple[Tensor, int]:
     """BERT's: the encoder reads all there is to see, and predicts the tokens that are hidden."""
-    return token_loss(model, model.encode(batch.source), batch)
+    return token_loss(model, model.encode(batch.source, tap=tap), batch)
 
 
 def token_loss(
@@ -59,8 +65,9 @@ def label_loss(
 ) -> Loss:
     """One label per text (softmax over the labels), or any number of them (each its own yes or no)."""
 
-    def loss(model: Transformer, batch: LabelBatch) -> tuple[Tensor, int]:
-        scores = model(with_unknowns(batch.source, word_dropout), real=batch.source_mask)
+    def loss(model: Transformer, batch: LabelBatch, tap: Tap = SILENT) -> tuple[Tensor, int]:
+        source = with_unknowns(batch.source, word_dropout)
+        scores = model(source, real=batch.source_mask, tap=tap)
         labels, weight = (
             batch.labels.to(scores.dtype),
             scores.new_tensor(weights) if weights else None,
@@ -115,8 +122,9 @@ def smoothed_cross_entropy(
 ) -> Float[Tensor, ""]:
     """The sum over N predictions of cross-entropy with label smoothing, for logits = x tokensᵀ + bias.
 
-    The logits of a large vocabulary are the biggest tensor of a training step. Here they exist a slice at a time, and
-    their gradient, where one is asked for, is taken while they are there: the backward pass has nothing left to compute.
+    The logits of a large vocabulary are the biggest tensor of a training step. Here they exist a
+    slice at a time, and their gradient, where one is asked for, is taken while they are there: the
+    backward pass has nothing left to compute.
     """
     device = x.device.type
     if torch.is_autocast_enabled(device):  # which knows products one by one, but not this one

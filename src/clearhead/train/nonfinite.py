@@ -1,16 +1,21 @@
 """Where a number that is not finite came from: the question everyone asks when a loss is NaN."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from clearhead.data.batches import Batch
 from clearhead.errors import NotFiniteError
+from clearhead.model import Transformer
+from clearhead.model.tap import Tap
 from clearhead.train.loss import Loss
 
 
-def not_finite(model: nn.Module, loss: Loss, batches: Sequence[Batch], step: int) -> NotFiniteError:
+def not_finite(
+    model: Transformer, loss: Loss, batches: Sequence[Batch], step: int
+) -> NotFiniteError:
     """The error to raise: the update, the examples in it, and the first place that is not finite."""
     place = first_place(model, loss, batches)
     examples = [int(index) for batch in batches for index in batch.indices]
@@ -21,34 +26,35 @@ def not_finite(model: nn.Module, loss: Loss, batches: Sequence[Batch], step: int
     )
 
 
-def first_place(model: nn.Module, loss: Loss, batches: Sequence[Batch]) -> str:
-    """A weight, a layer's output or a weight's gradient, in the order in which they are made."""
+@torch.no_grad()
+def first_place(model: Transformer, loss: Loss, batches: Sequence[Batch]) -> str:
+    """A weight, a tensor on its way or a weight's gradient, in the order in which they are made."""
     for name, parameter in model.named_parameters():
         if not parameter.isfinite().all():
             return f"the weight {name} itself"
-    found: list[str] = []
-    hooks = [
-        module.register_forward_hook(noting(name, found)) for name, module in model.named_modules()
-    ]
-    device = next(model.parameters()).device
-    with torch.no_grad():
-        for batch in batches:
-            loss(model, batch.to(device))  # type: ignore[arg-type]
-    for hook in hooks:
-        hook.remove()
-    if found:
-        return f"first in the output of {found[0]}"
+    tap = NotFiniteTap([])
+    for batch in batches:
+        loss(model, batch.to(model.device), tap)
+    if tap.found:
+        return f"first in the tensor {tap.found[0]}"
     for name, parameter in model.named_parameters():
         if parameter.grad is not None and not parameter.grad.isfinite().all():
             return f"first in the gradient of {name}"
     return "in the loss alone"
 
 
-def noting(name: str, found: list[str]) -> Callable[[nn.Module, object, object], None]:
-    """A hook that notes the module if its output is not finite."""
+class NotFiniteTap(Tap):
+    """Notes the path of every tensor that is not finite; scores hidden by a mask are meant to be minus infinity."""
 
-    def hook(module: nn.Module, inputs: object, output: object) -> None:  # noqa: ARG001
-        if isinstance(output, Tensor) and not output.isfinite().all():
-            found.append(name)
+    listening = True
 
-    return hook
+    def __init__(self, found: list[str], path: str = "") -> None:
+        self.found, self.path = found, path
+
+    def __call__(self, name: str, x: Tensor) -> Tensor:
+        if name != "masked" and not x.isfinite().all():
+            self.found.append(self.path + name)
+        return x
+
+    def into(self, name: str) -> Self:
+        return type(self)(self.found, f"{self.path}{name}.")
