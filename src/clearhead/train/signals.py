@@ -1,6 +1,7 @@
 """A clean stop: a signal is noted, and the loop ends at the next boundary between updates."""
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -21,11 +22,11 @@ class StopFlag:
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopFlag]:
-    """While inside, Ctrl-C and SIGTERM only raise a flag."""
+    """While inside, Ctrl-C and SIGTERM only raise a flag; in a thread, where none arrives, nothing does."""
     flag = StopFlag()
-    before = {
-        number: signal.signal(number, flag.note) for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
+    before = {number: signal.signal(number, flag.note) for number in numbers}
     try:
         yield flag
     finally:
