@@ -7,12 +7,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
+
+TIMEOUT = timedelta(hours=24)
+"""How long a process waits for the others: the first may have a large corpus to prepare. It need not
+be short, for torchrun ends the others when one dies."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ def joined_ranks(device: torch.device) -> Iterator[Ranks]:
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     store = dist.PrefixStore(attempt, store)  # type: ignore[attr-defined]
     backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=store, rank=rank, world_size=world)
+    dist.init_process_group(backend, timeout=TIMEOUT, store=store, rank=rank, world_size=world)
     yield Ranks(rank, world, device.type)
     dist.barrier()  # not after an error: the others would never come
     dist.destroy_process_group()
