@@ -12,7 +12,6 @@ import resource
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -31,7 +30,7 @@ from clearhead.data import examples
 from clearhead.data.batches import ByLength, PairBatch, pair_batch
 from clearhead.data.encoding import pair_encoding
 from clearhead.data.examples import Pair
-from clearhead.data.prepare import prepare
+from clearhead.data.store import in_memory
 from clearhead.machine import keep_freed_memory
 from clearhead.model import build
 from clearhead.text import Tokenizer
@@ -73,10 +72,9 @@ def batches(vocab_size: int, batch_tokens: int) -> tuple[list[PairBatch], int]:
     tokenizer = Tokenizer.learn(
         (text for pair in corpus for text in pair), TokenizerConfig(vocab_size=vocab_size)
     )
-    with tempfile.TemporaryDirectory() as cache:
-        store = prepare(Path(cache), corpus, pair_encoding(tokenizer, tokenizer))
-        stream = ByLength(store, pair_batch, batch_tokens, seed=0)
-        return [stream.batch(place) for place in range(40)], tokenizer.vocab_size
+    store, _ = in_memory(corpus, pair_encoding(tokenizer, tokenizer))
+    stream = ByLength(store, pair_batch, batch_tokens, seed=0)
+    return [stream.batch(place) for place in range(40)], tokenizer.vocab_size
 
 
 class Plain(nn.Module):

@@ -208,6 +208,8 @@ class DataConfig(Settings):
     """Share of the examples held out of training when no validation files are given."""
     validation_limit: Length = 2_000
     """At most this many examples are held out."""
+    cache_size: Annotated[float, Field(ge=0, le=1e6)] = 10.0
+    """Gigabytes of tokenised text to keep in the cache; beyond, what was not used for longest goes."""
 
 
 class LabelConfig(Settings):

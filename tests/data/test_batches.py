@@ -21,7 +21,7 @@ from clearhead.data.encoding import (
     text_encoding,
 )
 from clearhead.data.examples import Conversation, Labelled, Pair, pairs
-from clearhead.data.prepare import prepare
+from clearhead.data.store import in_memory
 from clearhead.errors import DataError
 from clearhead.text import END, PAD, START, Tokenizer
 
@@ -41,22 +41,16 @@ seeds, places = st.integers(0, 2**31 - 1), st.integers(0, 10_000)
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
+def store():
+    return in_memory(PAIRS, pair_encoding(LETTERS, LETTERS))[0]
 
 
 @pytest.fixture(scope="module")
-def store(cache):
-    return prepare(cache, PAIRS, pair_encoding(LETTERS, LETTERS))
-
-
-@pytest.fixture(scope="module")
-def text(cache):
-    return prepare(
-        cache,
+def text():
+    return in_memory(
         ["".join(chr(33 + (n + m) % 90) for m in range(n)) for n in range(40)],
         text_encoding(LETTERS),
-    )
+    )[0]
 
 
 def members(batches, epoch):
@@ -148,20 +142,20 @@ def test_a_batch_moves_to_a_device_whole(store):
     assert {tensor.device.type for tensor in vars(batch).values()} == {"meta"}
 
 
-def test_labels_are_marked_in_the_row_of_their_text(cache):
+def test_labels_are_marked_in_the_row_of_their_text():
     names = ["a", "b", "c"]
     examples = [Labelled("x" * (n % 9 + 1), tuple({names[n % 3], names[n % 2]})) for n in range(50)]
-    batches = ByLength(prepare(cache, examples, label_encoding(LETTERS, names)), label_batch, 40, 0)
+    batches = ByLength(in_memory(examples, label_encoding(LETTERS, names))[0], label_batch, 40, 0)
     for batch in batches.fixed():
         for row, example in enumerate(batch.indices.tolist()):
             assert {names[n] for n in batch.labels[row].nonzero()} == set(examples[example].labels)
             assert batch.source_mask[row].sum() == len(examples[example].text) + 1
 
 
-def test_a_conversation_is_read_whole_and_judged_by_the_bots_words(cache):
+def test_a_conversation_is_read_whole_and_judged_by_the_bots_words():
     talks = [Conversation(("hello", "hi" * n, "bye", "so long")[: n % 3 + 2]) for n in range(1, 9)]
     batches = ByLength(
-        prepare(cache, talks, conversation_encoding(LETTERS)), conversation_batch, 200, 0
+        in_memory(talks, conversation_encoding(LETTERS))[0], conversation_batch, 200, 0
     )
     for batch in batches.fixed():
         for row, example in enumerate(batch.indices.tolist()):
@@ -211,9 +205,9 @@ def test_fixed_windows_predict_each_token_after_the_first_once(text, window):
     assert predicted.tolist() == text.ids[0][1:].tolist()
 
 
-def test_text_too_short_to_predict_anything_is_refused(cache):
+def test_text_too_short_to_predict_anything_is_refused():
     with pytest.raises(DataError, match="too little text"):
-        Windows(prepare(cache, [""], text_encoding(LETTERS)), 8, 64, 0)
+        Windows(in_memory([""], text_encoding(LETTERS))[0], 8, 64, 0)
 
 
 def test_captions_lose_less_than_a_twentieth_to_padding(project, tmp_path):
@@ -225,7 +219,7 @@ def test_captions_lose_less_than_a_twentieth_to_padding(project, tmp_path):
         (side for pair in captions for side in pair), TokenizerConfig(vocab_size=4_000)
     )
     batches = ByLength(
-        prepare(tmp_path, captions, pair_encoding(tokenizer, tokenizer)), pair_batch, 4_096, 0
+        in_memory(captions, pair_encoding(tokenizer, tokenizer))[0], pair_batch, 4_096, 0
     )
     masks = [mask for batch in batches.fixed() for mask in (batch.source_mask, batch.judged)]
     assert sum(int(mask.sum()) for mask in masks) > 0.95 * sum(mask.numel() for mask in masks)
@@ -239,7 +233,7 @@ def test_a_real_tokenizer_gets_its_text_back(tmp_path):
         (side for pair in examples for side in pair), TokenizerConfig(vocab_size=400)
     )
     batches = ByLength(
-        prepare(tmp_path, examples, pair_encoding(tokenizer, tokenizer)), pair_batch, 200, 0
+        in_memory(examples, pair_encoding(tokenizer, tokenizer))[0], pair_batch, 200, 0
     )
     for batch in batches.fixed():
         for row, example in enumerate(batch.indices.tolist()):
@@ -261,7 +255,7 @@ def test_words_cut_anew_are_the_same_text_in_other_tokens_and_repeat_with_their_
         (side for pair in examples for side in pair), TokenizerConfig(vocab_size=400)
     )
     whole = ByLength(
-        prepare(tmp_path, examples, pair_encoding(tokenizer, tokenizer)), pair_batch, 200, 0
+        in_memory(examples, pair_encoding(tokenizer, tokenizer))[0], pair_batch, 200, 0
     )
     recut = Recut(whole, (tokenizer, tokenizer), dropout=0.5, seed=0)
     assert len(recut) == len(whole)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearhead.data.order import N_CELLS, cells, cuts, longest, mix, shuffled
+from clearhead.data.order import N_BUCKETS, buckets, cuts, longest, mix, shuffled
 
 laws = settings(max_examples=60, deadline=None)
 lengths = st.lists(st.integers(1, 400), min_size=1, max_size=200)
@@ -66,19 +66,19 @@ def test_keys_differ_in_every_part_and_in_their_order():
 @given(
     pairs=st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)), min_size=1, max_size=50)
 )
-def test_no_example_is_longer_than_its_cell_says_and_none_much_shorter(pairs):
+def test_no_example_is_longer_than_its_bucket_says_and_none_much_shorter(pairs):
     first, second = np.array(pairs).T
-    cell = cells(first, second)
+    bucket = buckets(first, second)
     longer = np.maximum(first, second)
-    assert ((cell >= 0) & (cell < N_CELLS)).all()
-    assert (longer <= longest(cell)).all()
-    assert (longest(cell) <= longer * (1 + 1 / 16)).all()
+    assert ((bucket >= 0) & (bucket < N_BUCKETS)).all()
+    assert (longer <= longest(bucket)).all()
+    assert (longest(bucket) <= longer * (1 + 1 / 16)).all()
 
 
-def test_cells_rise_with_the_longer_side():
+def test_buckets_rise_with_the_longer_side():
     sides = np.arange(2_000)
-    assert (np.diff(cells(sides, sides)) > 0).sum() > 100
-    assert (np.diff(longest(np.sort(cells(sides, sides[::-1])))) >= 0).all()
+    assert (np.diff(buckets(sides, sides)) > 0).sum() > 100
+    assert (np.diff(longest(np.sort(buckets(sides, sides[::-1])))) >= 0).all()
 
 
 @laws

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import clearhead
 from clearhead import Chatbot
 from clearhead.data.examples import Conversation
-from clearhead.data.prepare import prepare
+from clearhead.data.store import in_memory
 from clearhead.errors import TextError
 from clearhead.tasks.chat import chat_batches, chat_encoding, exchanges
 from clearhead.tasks.user import Kept
@@ -129,7 +129,7 @@ def test_only_the_bot_s_words_count(
     talks, bot = [[turn for pair in talk for turn in pair] for talk in pairs], decoder
     encoding = chat_encoding((bot.target, bot.target), bot.config)
     examples = [Conversation(tuple(turns)) for turns in talks]
-    store = prepare(tmp_path_factory.mktemp("cache"), examples, encoding)
+    store = in_memory(examples, encoding)[0]
     for batch in chat_batches(store, bot.config).fixed():
         for row, number in enumerate(batch.indices.tolist()):
             judged = batch.target_out[row][batch.judged[row]].tolist()

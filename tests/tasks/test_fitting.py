@@ -8,12 +8,10 @@ import pytest
 
 import clearhead
 from clearhead.config import Config, DataConfig, ModelConfig, TrainConfig
-from clearhead.data.examples import Conversation
 from clearhead.demo.show import shipped
 from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit
-from clearhead.tasks.split import split
 from clearhead.train import StepReport
 
 SMALL = ModelConfig(d_model=16, d_ff=32, n_heads=2, n_encoder_layers=1, n_decoder_layers=1)
@@ -85,14 +83,3 @@ def test_the_form_of_a_chatbot_can_be_set(
     config = settings(files["pairs.tsv"], "chat")
     list(fit(TASKS["chat"], config.but(model=SMALL.but(family="decoder")), tmp_path / "run"))
     assert clearhead.load(tmp_path / "run").reads_question is False
-
-
-def test_of_running_text_the_end_is_held_out_and_of_other_examples_some() -> None:
-    lines = [f"line {n}" for n in range(100)]
-    training, validation = split(lines, 100, DataConfig(validation_share=0.1))
-    assert [*training, *validation] == lines
-    assert len(list(validation)) == 10
-    talks = [Conversation((line, "yes")) for line in lines]
-    training, validation = split(talks, 100, DataConfig(validation_share=0.1))
-    assert sorted([*training, *validation]) == sorted(talks)
-    assert [*training, *validation] != talks

@@ -66,7 +66,7 @@ class Screen:
             case Inherited():
                 return str(report)
             case Note():
-                return f"update {report.step:,}: {report.text}"
+                return f"update {report.step:,}: {report.text}" if report.step else report.text
             case Stopped(signal=None):
                 return f"update {report.step:,}: stopped, {report.reason}"
             case Stopped():

@@ -168,15 +168,15 @@ class Batches(ABC, Generic[B]):
 class ByLength(Batches[B]):
     """Examples of like length together, as many as fit a number of tokens.
 
-    Examples change places only within their cell, so padding stays small and the cuts are the same in every epoch.
+    Examples change places only within their bucket, so padding stays small and the cuts are the same in every epoch.
     """
 
     def __init__(
         self, store: Store, make: Callable[[Store, Ints], B], batch_tokens: int, seed: int
     ) -> None:
         self.store, self.make, self.seed = store, make, seed
-        self.cuts = cuts(longest(store.cells) + 1, store.cell_sizes, batch_tokens)
-        self.cell_ends = np.cumsum(store.cell_sizes)
+        self.cuts = cuts(longest(store.buckets) + 1, store.bucket_sizes, batch_tokens)
+        self.bucket_ends = np.cumsum(store.bucket_sizes)
 
     def __len__(self) -> int:
         return len(self.cuts) - 1
@@ -185,10 +185,10 @@ class ByLength(Batches[B]):
         epoch, index = divmod(place, len(self))
         number = int(shuffled(np.array([index]), len(self), mix(self.seed, epoch))[0])
         places = np.arange(self.cuts[number], self.cuts[number + 1])
-        cell = np.searchsorted(self.cell_ends, places, side="right")
-        sizes = self.store.cell_sizes[cell]
-        starts = self.cell_ends[cell] - sizes
-        places = starts + shuffled(places - starts, sizes, mix(self.seed, epoch, cell))
+        bucket = np.searchsorted(self.bucket_ends, places, side="right")
+        sizes = self.store.bucket_sizes[bucket]
+        starts = self.bucket_ends[bucket] - sizes
+        places = starts + shuffled(places - starts, sizes, mix(self.seed, epoch, bucket))
         return self.make(self.store, self.store.by_length[places])
 
     def fixed(self) -> Iterator[B]:

@@ -1,7 +1,9 @@
-"""Orders that are pure functions of (seed, epoch, index): a place in the data is one integer, and nothing is replayed.
+"""Order as a pure function of (seed, epoch, place): deterministic shuffles, and length buckets.
 
-Shuffling here is arithmetic. A permutation is computed where it is asked for and never stored, so any process can say
-which example comes at any place of any epoch.
+A permutation is computed where it is asked for and never stored, so any process can say which example
+comes at any place of any epoch, and nothing is replayed to go on. It is a Feistel network, made of
+integer arithmetic alone, because numpy does not promise that its generators give the same stream in
+its next version: a run must go on with the same batches whatever numpy is installed by then.
 """
 
 from typing import TypeAlias
@@ -15,11 +17,11 @@ Words: TypeAlias = NDArray[np.uint64]
 ROUNDS = 4
 """Feistel rounds, each of which moves both coordinates; two already pass for random to the eye."""
 FINE_BITS = 5
-"""Leading bits of a length that its class keeps: exact while they suffice, within a sixteenth beyond."""
+"""Leading bits of a length that its bucket keeps: exact while they suffice, then to a sixteenth."""
 SLANTS = 1 << FINE_BITS
 """Classes of the difference between the two sides."""
-N_CELLS = (65 - FINE_BITS << FINE_BITS - 1) * SLANTS
-"""Cells there are for lengths of any size."""
+N_BUCKETS = (65 - FINE_BITS << FINE_BITS - 1) * SLANTS
+"""Buckets there are for lengths of any size."""
 
 
 def mix(*parts: int | Ints) -> Words:
@@ -41,7 +43,8 @@ def scrambled(x: Words) -> Words:
 def shuffled(places: Ints, sizes: int | Ints, keys: Words) -> Ints:
     """Where a shuffle of `sizes` things sends each of the places; each may belong to a shuffle of its own.
 
-    The places form a rectangle of nearly the right size; those that leave the list are sent on until they are back.
+    The places form a rectangle of nearly the right size; those that leave the list are sent on until
+    they are back (cycle walking).
     """
     x, n, keys = (
         a.copy()
@@ -65,33 +68,35 @@ def feistel(x: Words, height: Words, width: Words, keys: Words) -> Words:
     return row * width + column
 
 
-def cells(first: Ints, second: Ints) -> Ints:
-    """The cell of each example with sides of these lengths: its number sorts like with like.
+def buckets(first: Ints, second: Ints) -> Ints:
+    """The length bucket of each example with sides of these lengths; sorted by it, like is by like.
 
-    Examples of a cell agree in the longer side, which decides how many fit a batch, and nearly in the difference of the
-    two. Every other class of lengths runs backwards through the differences, so neighbouring cells are always alike.
+    Examples of a bucket agree in the longer side, which decides how many fit a batch, and nearly in
+    the difference of the two. Every other length runs backwards through the differences, so
+    neighbouring buckets are always alike.
     """
     longer = np.maximum(first, second)
     coarse = np.maximum(np.frexp(longer)[1].astype(np.int64) - FINE_BITS, 0)
     length_class = (coarse << FINE_BITS - 1) + (longer >> coarse)
     slant = (first - second >> coarse + 1) + SLANTS // 2
-    cell: Ints = length_class * SLANTS + np.where(length_class % 2, SLANTS - 1 - slant, slant)
-    return cell
+    bucket: Ints = length_class * SLANTS + np.where(length_class % 2, SLANTS - 1 - slant, slant)
+    return bucket
 
 
-def longest(cell: Ints) -> Ints:
-    """The length of the longer side that no example of the cell exceeds."""
-    length_class = cell // SLANTS
+def longest(bucket: Ints) -> Ints:
+    """The length of the longer side that no example of the bucket exceeds."""
+    length_class = bucket // SLANTS
     coarse = np.maximum((length_class >> FINE_BITS - 1) - 1, 0)
     length: Ints = (length_class - (coarse << FINE_BITS - 1) + 1 << coarse) - 1
     return length
 
 
 def cuts(lengths: Ints, counts: Ints, budget: int) -> Ints:
-    """Where to cut a sorted list into batches of at most `budget` tokens, padding included; at least one per batch.
+    """Where to cut a sorted list into batches of at most `budget` tokens, padding included.
 
-    The list is given as runs: so many examples, each at most so long, the lengths rising. Since only lengths matter,
-    every epoch has the same cuts however the examples of a cell are shuffled.
+    A batch has one example at least. The list is given as runs: so many examples, each at most so
+    long, the lengths rising. Since only lengths matter, every epoch has the same cuts however the
+    examples of a bucket are shuffled.
     """
     found, start, end = [0], 0, 0
     for length, count in zip(lengths.tolist(), counts.tolist(), strict=True):

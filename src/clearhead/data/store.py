@@ -1,27 +1,53 @@
-"""Examples as ids on disk, read through the system's page cache: memory stays flat however large they are."""
+"""Tokenised examples, in memory or in a cache folder on disk, of which memory maps read what is asked.
 
+A store on disk is a folder named after all that it depends on, so it is never wrong, only absent: it
+can be deleted at any time. It is written atomically, and one that is not whole is written anew. When
+the cache has outgrown its size, those go that were not used for longest (LRU).
+"""
+
+import hashlib
 import json
 import mmap
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain, compress, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clearhead.data import order
+from clearhead.data.encoding import Encoding
 from clearhead.data.order import Ints
+from clearhead.disk import atomic_folder, discard, sweep
+from clearhead.errors import DataError
 
-KEPT = 1 << 25
+STORE_FORMAT = 2
+"""Part of every store's name: a change of layout makes old stores invisible instead of wrong."""
+AT_ONCE = 2_048
+"""Examples handled at a time: enough to keep every core at work, few enough for long texts."""
+IN_USE = 3_600.0
+"""Seconds for which a store just used, or one that is being written, is not removed."""
+STAYS_IN_MEMORY = 1 << 25
 """Bytes up to which a file may stay in memory once read, which is faster."""
+META = "meta.json"
 
 
-class Mapped:
-    """A file of numbers; of a large one, only the parts just read are in memory."""
+class Column:
+    """Numbers in memory, or in a file; of a large file, only the parts just read are in memory."""
 
-    def __init__(self, path: Path, dtype: str, writable: bool = False) -> None:
+    def __init__(self, values: NDArray[Any], pages: mmap.mmap | None = None) -> None:
+        self.values, self.pages = values, pages
+
+    @classmethod
+    def mapped(cls, path: Path, dtype: str, writable: bool = False) -> "Column":
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         with path.open("r+b" if writable else "rb") as file:
-            self.pages = mmap.mmap(file.fileno(), 0, access=access) if path.stat().st_size else None
-        self.values: NDArray[Any] = np.frombuffer(self.pages or b"", dtype)
+            pages = mmap.mmap(file.fileno(), 0, access=access) if path.stat().st_size else None
+        return cls(np.frombuffer(pages or b"", dtype), pages)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -33,30 +59,75 @@ class Mapped:
         return found
 
     def release(self) -> None:
-        """Give a large file's pages back; the system still keeps them while it has room, but not as our memory."""
-        if self.pages is not None and len(self.pages) > KEPT and hasattr(mmap, "MADV_DONTNEED"):
-            self.pages.madvise(mmap.MADV_DONTNEED)
+        """Give a large file's pages back; the system keeps them while it has room, but not as ours."""
+        pages = self.pages
+        if pages is not None and len(pages) > STAYS_IN_MEMORY and hasattr(mmap, "MADV_DONTNEED"):
+            pages.madvise(mmap.MADV_DONTNEED)
+
+
+class Columns(Protocol):
+    """Where the columns of a store are, by name."""
+
+    def append(self, name: str, values: NDArray[Any]) -> None: ...
+    def add_empty(self, name: str, n_places: int) -> None: ...
+    def column(self, name: str, dtype: str = "<i8", *, writable: bool = False) -> Column: ...
+
+
+class InMemory:
+    """Columns as arrays."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, list[NDArray[Any]]] = {}
+
+    def append(self, name: str, values: NDArray[Any]) -> None:
+        self.parts.setdefault(name, []).append(values)
+
+    def add_empty(self, name: str, n_places: int) -> None:
+        self.append(name, np.zeros(n_places, "<i8"))
+
+    def column(self, name: str, _dtype: str = "", *, writable: bool = False) -> Column:  # noqa: ARG002
+        self.parts[name] = [np.concatenate(self.parts[name])]
+        return Column(self.parts[name][0])
+
+
+class InFolder:
+    """Columns as files."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, name: str, values: NDArray[Any]) -> None:
+        with (self.path / name).open("ab") as file:
+            file.write(values.tobytes())
+
+    def add_empty(self, name: str, n_places: int) -> None:
+        with (self.path / name).open("xb") as file:
+            file.truncate(8 * n_places)
+
+    def column(self, name: str, dtype: str = "<i8", *, writable: bool = False) -> Column:
+        return Column.mapped(self.path / name, dtype, writable)
 
 
 class Store:
     """Tokenised examples, in the order in which they were read and in order of length."""
 
-    def __init__(self, path: Path) -> None:
-        meta = json.loads((path / "meta.json").read_bytes())
-        self.fingerprint: str = path.name
-        """Stands for the examples, the tokenizer and the settings."""
+    def __init__(self, meta: dict[str, Any], columns: Columns, fingerprint: str = "") -> None:
+        self.fingerprint = fingerprint
+        """Stands for the examples, the tokenizer and the settings; a store in memory has none."""
+        self.n_read: int = meta["n_read"]
         self.too_long: int = meta["too_long"]
         self.empty: int = meta["empty"]
+        self.max_length: int | None = meta["max_length"]
         self.n_tokens: list[int] = meta["n_tokens"]
         """Tokens on each side."""
         self.vocab_sizes: list[int] = meta["vocab_sizes"]
-        self.ids = [
-            Mapped(path / f"{side}.ids", dtype) for side, dtype in enumerate(meta["dtypes"])
-        ]
-        self.offsets = [Mapped(path / f"{side}.offsets", "<i8") for side in range(len(self.ids))]
-        self.by_length = Mapped(path / "order", "<i8")
-        self.cells, self.cell_sizes = Mapped(path / "cells", "<i8")[:].reshape(2, -1)
-        self.dropped = Mapped(path / "dropped", "<i8")
+        self.notes: list[str] = meta["notes"]
+        """What reading the examples put right, for people."""
+        sides = list(enumerate(meta["dtypes"]))
+        self.ids = [columns.column(f"{side}.ids", dtype) for side, dtype in sides]
+        self.offsets = [columns.column(f"{side}.offsets") for side, _ in sides]
+        self.by_length = columns.column("order")
+        self.buckets, self.bucket_sizes = columns.column("buckets")[:].reshape(2, -1)
 
     def __len__(self) -> int:
         return len(self.by_length)
@@ -68,9 +139,172 @@ class Store:
         shift = begins - (np.cumsum(lengths) - lengths)
         return self.ids[side][np.repeat(shift, lengths) + np.arange(lengths.sum())], lengths
 
-    def origin(self, examples: Ints) -> Ints:
-        """The places that the examples had among all that were read, those left out included."""
-        left_out = self.dropped[:]
-        return examples + np.searchsorted(
-            left_out - np.arange(len(left_out)), examples, side="right"
-        )
+    def left_out(self) -> str:
+        """How many examples were left out and why, in a sentence; empty if none was."""
+        reasons = why_left_out(self.too_long, self.empty, self.max_length)
+        n_left = self.too_long + self.empty
+        return f"{n_left:,} of {self.n_read:,} examples left out: {reasons}." if n_left else ""
+
+
+def why_left_out(too_long: int, empty: int, max_length: int | None) -> str:
+    reasons = []
+    if too_long:
+        reasons.append(f"{too_long:,} longer than {max_length:,} tokens")
+    if empty:
+        reasons.append(f"{empty:,} with an empty side")
+    return ", ".join(reasons)
+
+
+def in_memory(
+    examples: Iterable[Any], encoding: Encoding, max_length: int | None = None
+) -> tuple[Store, list[Any]]:
+    """A store of a few examples that leaves nothing on disk, and the examples that are in it."""
+    columns = InMemory()
+    builder = Builder(columns, encoding, max_length)
+    kept = [
+        example for chunk in chunks(examples) for example in compress(chunk, builder.add(chunk))
+    ]
+    return Store(builder.finish(), columns), kept
+
+
+def prepare(
+    cache: Path,
+    name: str,
+    examples: Iterable[Any],
+    encoding: Encoding,
+    *,
+    max_length: int | None = None,
+    notes: Callable[[], Sequence[str]] = list,
+    cache_size: float = np.inf,
+) -> Store:
+    """The store of these examples in `cache`, built in one pass if it is not there or not whole.
+
+    The `name` stands for the examples and all that they are read by. Those with an empty side, or
+    with more than `max_length` tokens on one, are left out and counted. `notes` are asked for after
+    the pass. A new store may push others out of a cache that is to hold `cache_size` bytes.
+    """
+    settings = [name, encoding.fingerprint, encoding.vocab_sizes, max_length]
+    digest = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
+    path = cache / f"{STORE_FORMAT}-{digest[:32]}"
+    if not is_whole(path):
+        sweep(cache, IN_USE)
+        with atomic_folder(path, is_whole=is_whole) as folder:
+            builder = Builder(InFolder(folder), encoding, max_length)
+            for chunk in chunks(examples):
+                builder.add(chunk)
+            meta = builder.finish() | {"notes": list(notes())}
+            meta["files"] = {file.name: file.stat().st_size for file in folder.iterdir()}
+            (folder / META).write_text(json.dumps(meta, indent=1), encoding="utf-8")
+        prune(cache, cache_size, path)
+    with suppress(OSError):  # a cache that others share may be read only
+        os.utime(path / META)
+    return Store(json.loads((path / META).read_bytes()), InFolder(path), path.name)
+
+
+def chunks(examples: Iterable[Any]) -> Iterator[list[Any]]:
+    rest = iter(examples)
+    while chunk := list(islice(rest, AT_ONCE)):
+        yield chunk
+
+
+class Builder:
+    """Appends examples to the columns of a store that is being built."""
+
+    def __init__(self, columns: Columns, encoding: Encoding, max_length: int | None) -> None:
+        self.columns, self.encoding, self.max_length = columns, encoding, max_length
+        self.dtypes = ["<u2" if size <= 1 << 16 else "<u4" for size in encoding.vocab_sizes]
+        self.n_tokens = [0] * len(self.dtypes)
+        self.n_read = self.n_kept = self.too_long = self.empty = 0
+        for side, dtype in enumerate(self.dtypes):
+            columns.append(f"{side}.ids", np.zeros(0, dtype))
+            columns.append(f"{side}.offsets", np.zeros(1, "<i8"))
+
+    def add(self, chunk: list[Any]) -> NDArray[np.bool_]:
+        """Encode some examples; which of them were kept."""
+        sides = self.encoding.encode(chunk)
+        lengths = np.array([[len(row) for row in rows] for rows in sides], np.int64)
+        empty = (lengths == 0).any(axis=0)
+        too_long = ~empty & (lengths > (self.max_length or np.inf)).any(axis=0)
+        kept: NDArray[np.bool_] = ~empty & ~too_long
+        for side, rows in enumerate(sides):
+            self.add_rows(side, compress(rows, kept), lengths[side, kept])
+        self.n_read += len(chunk)
+        self.n_kept += int(kept.sum())
+        self.empty += int(empty.sum())
+        self.too_long += int(too_long.sum())
+        return kept
+
+    def add_rows(self, side: int, rows: Iterable[list[int]], lengths: Ints) -> None:
+        ends = self.n_tokens[side] + np.cumsum(lengths)
+        count = int(lengths.sum())
+        ids = np.fromiter(chain.from_iterable(rows), self.dtypes[side], count)
+        self.columns.append(f"{side}.offsets", ends.astype("<i8"))
+        self.columns.append(f"{side}.ids", ids)
+        self.n_tokens[side] += count
+
+    def finish(self) -> dict[str, Any]:
+        """Sort by length; what is to be known about the store."""
+        if not self.n_kept:
+            reasons = why_left_out(self.too_long, self.empty, self.max_length)
+            raise DataError(
+                f"No example is left of {self.n_read:,}: {reasons or 'there was none'}.",
+                "Look at the files with clearhead doctor, or raise data.max_length.",
+            )
+        self.columns.add_empty("order", self.n_kept)
+        self.columns.append("buckets", self.sort_by_length())
+        return {
+            "dtypes": self.dtypes,
+            "vocab_sizes": list(self.encoding.vocab_sizes),
+            "max_length": self.max_length,
+            "n_read": self.n_read,
+            "n_tokens": self.n_tokens,
+            "too_long": self.too_long,
+            "empty": self.empty,
+            "notes": [],
+        }
+
+    def sort_by_length(self) -> Ints:
+        """Fill the order by a counting sort that holds one chunk at a time; the buckets in use."""
+        offsets = [self.columns.column(f"{side}.offsets") for side in range(len(self.dtypes))][:2]
+        places = self.columns.column("order", writable=True)
+
+        def buckets_from(start: int) -> Ints:
+            lengths = [np.diff(side[start : start + AT_ONCE + 1]) for side in offsets]
+            return order.buckets(lengths[0], lengths[-1])
+
+        starts = range(0, len(places), AT_ONCE)
+        sizes = np.zeros(order.N_BUCKETS, np.int64)
+        for start in starts:
+            sizes += np.bincount(buckets_from(start), minlength=order.N_BUCKETS)
+        # From here on: where the next example of each bucket goes.
+        free = np.cumsum(sizes) - sizes
+        for start in starts:
+            found = buckets_from(start)
+            sorting = np.argsort(found, kind="stable")
+            found = found[sorting]
+            among_equals = np.arange(len(found)) - np.searchsorted(found, found)
+            places.values[free[found] + among_equals] = start + sorting
+            places.release()
+            free += np.bincount(found, minlength=order.N_BUCKETS)
+        used = np.flatnonzero(sizes)
+        return np.stack([used, sizes[used]]).astype("<i8").ravel()
+
+
+def is_whole(path: Path) -> bool:
+    """Whether the store is there with all its files, each as long as it was written."""
+    try:
+        files = json.loads((path / META).read_bytes())["files"]
+        return all((path / name).stat().st_size == size for name, size in files.items())
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return False
+
+
+def prune(cache: Path, cache_size: float, keep: Path) -> None:
+    """Remove the least recently used stores until the others fit; never those used just now."""
+    stores = [(meta.stat().st_mtime, meta.parent) for meta in cache.glob(f"*-*/{META}")]
+    sizes = {path: sum(file.stat().st_size for file in path.iterdir()) for _, path in stores}
+    total = sum(sizes.values())
+    for used, path in sorted(stores):
+        if total > cache_size and path != keep and time.time() - used > IN_USE:
+            discard(path)
+            total -= sizes[path]

@@ -1,6 +1,7 @@
 """The card of a run: what it is, what it was trained on and what it reached, for people."""
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,51 +11,63 @@ from clearhead.folder import RunFolder
 from clearhead.train import Chosen
 
 
-def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
-    """Markdown; what is not known is not said."""
-    steps = [line for line in folder.log.lines() if line["kind"] == "step"]
-    validations = [line for line in folder.log.lines() if line["kind"] == "validation"]
-    model, last = config.model, validations[-1]
-    layers = {"encoder-decoder": f"{model.n_encoder_layers} + {model.n_decoder_layers}"}.get(
-        model.family,
-        str(model.n_encoder_layers if model.family == "encoder" else model.n_decoder_layers),
-    )
+def card(folder: RunFolder, config: Config, chosen: Chosen, notes: Iterable[str] = ()) -> str:
+    """Markdown; what is not known is not said. The `notes` are about the training examples."""
+    last = {line["kind"]: line for line in folder.log.lines()}
+    model, data = config.model, config.data
+    layers = {
+        "encoder": f"{model.n_encoder_layers}",
+        "decoder": f"{model.n_decoder_layers}",
+        "encoder-decoder": f"{model.n_encoder_layers} + {model.n_decoder_layers}",
+    }[model.family]
+    held_out = f"- {data.validation_share:.0%} of the examples, held out"
     lines = [
         f"# {folder.path.name}",
         "",
-        f"A {config.task} model made with clearhead {__version__}: {model.family}, {layers} layers, width "
-        f"{model.d_model}, {model.n_heads} heads, {model.vocab_size:,} tokens.",
+        f"A {config.task} model made with clearhead {__version__}: {model.family}, {layers} layers, "
+        f"width {model.d_model}, {model.n_heads} heads, {model.vocab_size:,} tokens.",
         "",
         "## Trained on",
-        *(f"- {described(folder.path / file)}" for file in config.data.files),
-        *(
-            f"- begun with {Path(line['run']).name}: "
-            f"{len(line['taken'])} of its weights taken, {len(line['left'])} left, {len(line['new'])} new"
-            for line in folder.log.lines()
-            if line["kind"] == "inherited"
-        ),
-        f"- {steps[-1]['step']:,} updates, {steps[-1]['epoch']:.1f} passes, {steps[-1]['seconds'] / 60:.1f} minutes",
+        *(f"- {described_file(folder.path / file)}" for file in data.files),
+        *(f"- {note}" for note in notes),
+        *(begun_with(last["inherited"]) if "inherited" in last else ()),
+        *(worked(last["step"]) if "step" in last else ()),
         "",
         "## Validated on",
-        *(f"- {described(folder.path / file)}" for file in config.data.validation_files),
-        *(
-            []
-            if config.data.validation_files
-            else [f"- {config.data.validation_share:.0%} of the examples, held out"]
-        ),
-        f"- loss {last['loss']:.4f}, perplexity {last['perplexity']:.2f} after the last update",
-        *(f"- {name}: {measured(last, score)}" for name, score in chosen.scores.items()),
+        *(f"- {described_file(folder.path / file)}" for file in data.validation_files),
+        *([] if data.validation_files else [held_out]),
+        *reached(last.get("validation"), chosen),
         f"- in use: {chosen.weights}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def measured(last: dict[str, Any], score: float) -> str:
-    """A candidate's score; where there is no measure but the loss, that is minus the score."""
-    return f"loss {-score:.4f}" if last["score"] is None else f"{last['score_name']} {score:.2f}"
+def begun_with(line: dict[str, Any]) -> Iterable[str]:
+    yield (
+        f"- begun with {Path(line['run']).name}: {len(line['taken'])} of its weights taken, "
+        f"{len(line['left'])} left, {len(line['new'])} new"
+    )
 
 
-def described(path: Path) -> str:
+def worked(step: dict[str, Any]) -> Iterable[str]:
+    minutes = step["seconds"] / 60
+    yield f"- {step['step']:,} updates, {step['epoch']:.1f} passes, {minutes:.1f} minutes"
+
+
+def reached(validation: dict[str, Any] | None, chosen: Chosen) -> Iterable[str]:
+    """The last validation, and the candidates' scores: minus the loss where nothing else is measured."""
+    if validation is None:
+        return
+    loss, perplexity = validation["loss"], validation["perplexity"]
+    yield f"- loss {loss:.4f}, perplexity {perplexity:.2f} after the last update"
+    for name, score in chosen.scores.items():
+        by_loss = validation["score"] is None
+        yield f"- {name}: " + (
+            f"loss {-score:.4f}" if by_loss else f"{validation['score_name']} {score:.2f}"
+        )
+
+
+def described_file(path: Path) -> str:
     """A file by its name, size and hash; not by its place, which is nobody's business."""
     if not path.is_file():
         return path.name

@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from clearhead.config import Config, DecodeConfig
@@ -16,8 +15,7 @@ from clearhead.data.batches import Batches, ByLength, TextBatch, conversation_ba
 from clearhead.data.encoding import Encoding, Rows, conversation_encoding, pair_encoding
 from clearhead.data.examples import Conversation, Examples, Pair, conversations
 from clearhead.data.order import Ints
-from clearhead.data.prepare import prepare
-from clearhead.data.store import Store
+from clearhead.data.store import Store, in_memory
 from clearhead.decode import laid_out, stream
 from clearhead.errors import TextError
 from clearhead.look import Look
@@ -268,12 +266,9 @@ class Chatbot(User):
     def perplexity(self, conversations: Iterable[Sequence[str]]) -> Perplexity:
         """How surprised the model is by what the bot says in conversations, each an alternation of user and bot."""
         examples = [Conversation(tuple(turns)) for turns in conversations]
-        with TemporaryDirectory() as cache:
-            store = prepare(
-                Path(cache), examples, chat_encoding((self.source, self.target), self.config)
-            )
-            batches = chat_batches(store, self.config).fixed()
-            nats, n_tokens = total_loss(self.model, next_token_loss(), batches)
+        store, _ = in_memory(examples, chat_encoding((self.source, self.target), self.config))
+        batches = chat_batches(store, self.config).fixed()
+        nats, n_tokens = total_loss(self.model, next_token_loss(), batches)
         judged = [each.turns[-1:] if self.reads_question else each.turns[1::2] for each in examples]
         return Perplexity(
             nats, n_tokens, sum(len(turn.encode()) + 1 for turns in judged for turn in turns)
@@ -291,7 +286,7 @@ class ChatTask(Task):
     name = "chat"
 
     @staticmethod
-    def read(paths: Iterable[Path]) -> Iterable[Conversation]:
+    def read(paths: Iterable[Path]) -> Examples[Conversation]:
         return read_conversations(*paths)
 
     @staticmethod

@@ -16,7 +16,7 @@ from clearhead import metrics
 from clearhead.config import Config
 from clearhead.data.batches import Batches, ByLength, LabelBatch, label_batch
 from clearhead.data.encoding import Encoding, label_encoding
-from clearhead.data.examples import Labelled, labelled
+from clearhead.data.examples import Examples, Labelled, labelled
 from clearhead.data.store import Store
 from clearhead.errors import DataError, shown
 from clearhead.look import Look
@@ -207,7 +207,7 @@ class ClassificationTask(Task):
     name = "classification"
 
     @staticmethod
-    def read(paths: Iterable[Path]) -> Iterable[Labelled]:
+    def read(paths: Iterable[Path]) -> Examples[Labelled]:
         return labelled(*paths)
 
     @staticmethod

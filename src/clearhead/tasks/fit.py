@@ -1,34 +1,31 @@
 """From people's files to a run folder: what training is for every task."""
 
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from clearhead.config import SECTIONS, Config
-from clearhead.data.prepare import prepare
+from clearhead.data.lines import Progress
 from clearhead.data.store import Store
 from clearhead.errors import ConfigError, DataError, NotFiniteError
 from clearhead.folder import RunFolder
-from clearhead.machine import cache_folder, device_for, keep_freed_memory
+from clearhead.machine import device_for, keep_freed_memory
 from clearhead.model import build
 from clearhead.tasks.card import card
+from clearhead.tasks.corpus import Corpus
 from clearhead.tasks.defaults import with_defaults
 from clearhead.tasks.inherit import inherit, like, started_from
 from clearhead.tasks.looking import Camera
-from clearhead.tasks.split import split
-from clearhead.tasks.task import Task, Tokenizers
-from clearhead.text import Tokenizer
+from clearhead.tasks.task import Task
 from clearhead.train import (
     Chosen,
     Correction,
     Job,
-    Judge,
+    Note,
     Report,
     Validation,
     gathered,
@@ -38,8 +35,6 @@ from clearhead.train import (
 )
 from clearhead.train.plan import Plan, parse_budget, planned
 
-Progress = Callable[[str, int, int | None], None]
-"""Told what is being done, how much of it is done, and how much there is, where that is known."""
 MAY_CHANGE = frozenset({
     "budget", "validate_every", "save_every", "keep_checkpoints", "patience", "skip_nonfinite", "film",
 })  # fmt: skip
@@ -58,19 +53,20 @@ def fit(
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
     device = device_for(config.train.device)
+    corpus: Corpus | None = None
     with joined_ranks(device) as ranks, folder.lock() if ranks.first else nullcontext():
         if ranks.first and not folder.exists():
-            create(task, config, into, progress, ranks.world)
+            corpus = create(task, config, into, progress, ranks.world)
         ranks.wait()
         stored = RunFolder.open(into).config()
         config = continued(stored, config, folder)
         if ranks.first and config != stored:
             folder.write_config(config)
-        corpus = Corpus.of(task, config, folder.path, progress)
+        corpus = corpus or Corpus(task, config.data, into, progress)
         made = task(config, folder.tokenizers())
         plan = plan_in(folder, config)
         yield plan
-        store = corpus.train(made)
+        store = corpus.store(made)
         refuse_other_examples(store, folder)
         torch.manual_seed(config.train.seed)
         model = build(config.model)
@@ -79,6 +75,12 @@ def fit(
             if ranks.first and all(line["kind"] != "inherited" for line in folder.log.lines()):
                 folder.log.write(inherited.line())
             yield inherited
+        judge, validation = corpus.judge(made)
+        for text in notes(store, validation):
+            note = Note(0, text)
+            if ranks.first and folder.checkpoints.newest() is None:
+                folder.log.write(note.line())
+            yield note
         with stop_on_signals() as stop:
             job = Job(
                 model=model.to(device),
@@ -86,70 +88,17 @@ def fit(
                 loss=made.loss,
                 config=config.train,
                 steps=plan.steps,
-                judge=corpus.judge(made),
+                judge=judge,
                 keeper=folder.checkpoints,
                 seconds=None if plan.seconds is None else plan.seconds - (time.monotonic() - begin),
                 corrections=corrections_in(folder),
                 ranks=ranks,
                 stop=stop,
             )
-            yield from recorded(job, folder, corpus)
+            yield from recorded(job, folder, config, notes(store, validation))
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """A task's examples, in a part to learn from and a part to judge by."""
-
-    task: type[Task]
-    config: Config
-    examples: Iterable[Any]
-    """All that the training files hold, also what is held out."""
-    training: Iterable[Any]
-    validation: Iterable[Any]
-    progress: Progress
-
-    @classmethod
-    def of(cls, task: type[Task], config: Config, folder: Path, progress: Progress) -> "Corpus":
-        """The examples in the files that the settings name, seen from the run folder."""
-        examples = task.read([Path(os.path.relpath(folder / file)) for file in config.data.files])
-        if config.data.validation_files:
-            validation = task.read(
-                [Path(os.path.relpath(folder / file)) for file in config.data.validation_files]
-            )
-            return cls(task, config, examples, examples, validation, progress)
-        n_examples = sum(1 for _ in told(examples, "reading", None, progress))
-        return cls(task, config, examples, *split(examples, n_examples, config.data), progress)
-
-    def tokenizers(self) -> Tokenizers:
-        """Learned from the training part: one for all sides, or one for each."""
-        if self.config.tokenizer.shared:
-            tokenizer = self.learned(slice(None))
-            return tokenizer, tokenizer
-        return self.learned(slice(0, 1)), self.learned(slice(1, 2))
-
-    def learned(self, sides: slice) -> Tokenizer:
-        texts = (text for example in self.training for text in self.task.texts(example)[sides])
-        return Tokenizer.learn(
-            told(texts, "learning tokens", None, self.progress), self.config.tokenizer
-        )
-
-    def train(self, task: Task) -> Store:
-        return self.store(self.training, task, self.config.data.max_length)
-
-    def store(self, examples: Iterable[Any], task: Task, max_length: int | None) -> Store:
-        return prepare(
-            cache_folder(),
-            examples,
-            task.encoding,
-            max_length,
-            lambda done, total: self.progress("tokenising", done, total),
-        )
-
-    def judge(self, task: Task) -> Judge:
-        return task.judge(list(self.validation), self.store(self.validation, task, None))
-
-
-def create(task: type[Task], config: Config, into: Path, progress: Progress, world: int) -> None:
+def create(task: type[Task], config: Config, into: Path, progress: Progress, world: int) -> Corpus:
     """Make a new run folder: learn the tokenizers and choose all that the settings leave open."""
     if not config.data.files:
         raise ConfigError(
@@ -157,11 +106,15 @@ def create(task: type[Task], config: Config, into: Path, progress: Progress, wor
         )
     base = started_from(config, into)
     config = with_defaults((like(base, config) if base else config).but(task=task.name))
-    corpus = Corpus.of(task, config, into, progress)
-    tokenizers = base.tokenizers() if base and not config.train.new_vectors else corpus.tokenizers()
+    corpus = Corpus(task, config.data, into, progress)
+    tokenizers = (
+        base.tokenizers()
+        if base and not config.train.new_vectors
+        else corpus.tokenizers(config.tokenizer)
+    )
     config = task.resolve(config, tokenizers, corpus.examples)
     made = task(config, tokenizers)
-    store = replace(corpus, config=config).train(made)
+    store = corpus.store(made)
     progress("measuring this machine", 0, None)
     plan = planned(
         config,
@@ -183,6 +136,17 @@ def create(task: type[Task], config: Config, into: Path, progress: Progress, wor
             "examples": store.fingerprint,
         }
     )
+    return corpus
+
+
+def notes(training: Store, validation: Store) -> list[str]:
+    """What was left out or put right, for people."""
+    left_out = validation.left_out()
+    return [
+        *filter(None, [training.left_out()]),
+        *([f"Of the validation examples, {left_out}"] if left_out else []),
+        *training.notes,
+    ]
 
 
 def continued(stored: Config, given: Config, folder: RunFolder) -> Config:
@@ -240,7 +204,9 @@ def corrections_in(folder: RunFolder) -> tuple[Correction, ...]:
     return tuple(Correction(line["step"], line["progress"], line["steps"]) for line in lines)
 
 
-def recorded(job: Job, folder: RunFolder, corpus: Corpus) -> Iterator[Report]:
+def recorded(
+    job: Job, folder: RunFolder, config: Config, about_data: list[str]
+) -> Iterator[Report]:
     """The reports of the training, each written to the log; at the end, the weights to use and the card."""
     newest = job.keeper.newest()
     job.ranks.wait()  # until all have read the log
@@ -262,18 +228,10 @@ def recorded(job: Job, folder: RunFolder, corpus: Corpus) -> Iterator[Report]:
                 if isinstance(report, Chosen):
                     folder.write_weights(weights)
                     if job.judge.calibrated is not None:
-                        folder.write_config(job.judge.calibrated(job.model.eval(), corpus.config))
-                    folder.write_card(card(folder, corpus.config, report))
+                        folder.write_config(job.judge.calibrated(job.model.eval(), config))
+                    folder.write_card(card(folder, config, report, about_data))
             yield report
     except NotFiniteError as error:
         if job.ranks.first:
             folder.log.write({"kind": "notfinite", "text": error.whole})
         raise
-
-
-def told(items: Iterable[Any], what: str, total: int | None, progress: Progress) -> Iterator[Any]:
-    """The items as they are, while progress is told of them."""
-    for number, item in enumerate(items):
-        if number % 1_000 == 0:
-            progress(what, number, total)
-        yield item

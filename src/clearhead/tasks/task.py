@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from clearhead.config import Config
 from clearhead.data.batches import Batches
 from clearhead.data.encoding import Encoding
+from clearhead.data.examples import Examples
 from clearhead.data.store import Store
 from clearhead.text import Tokenizer
 from clearhead.train import Judge, Loss, next_token_loss
@@ -26,7 +27,7 @@ class Task(ABC):
 
     @staticmethod
     @abstractmethod
-    def read(paths: Iterable[Path]) -> Iterable[Any]:
+    def read(paths: Iterable[Path]) -> Examples[Any]:
         """The examples in files."""
 
     @staticmethod

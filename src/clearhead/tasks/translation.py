@@ -12,7 +12,7 @@ from clearhead import metrics
 from clearhead.config import Config, DecodeConfig
 from clearhead.data.batches import Batches, ByLength, PairBatch, Recut, pair_batch
 from clearhead.data.encoding import Encoding, pair_encoding
-from clearhead.data.examples import Pair, pairs
+from clearhead.data.examples import Examples, Pair, pairs
 from clearhead.data.store import Store
 from clearhead.decode import Hypothesis, Term, decode, laid_out, score
 from clearhead.errors import ConfigError, TextError, shown
@@ -317,7 +317,7 @@ class TranslationTask(Task):
     name = "translation"
 
     @staticmethod
-    def read(paths: Iterable[Path]) -> Iterable[Pair]:
+    def read(paths: Iterable[Path]) -> Examples[Pair]:
         return pairs(*paths)
 
     @staticmethod

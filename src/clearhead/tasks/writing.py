@@ -10,7 +10,7 @@ import torch
 from clearhead.config import Config, DecodeConfig
 from clearhead.data.batches import Batches, TextBatch, Windows
 from clearhead.data.encoding import Encoding, text_encoding
-from clearhead.data.examples import running_text
+from clearhead.data.examples import Examples, running_text
 from clearhead.data.store import Store
 from clearhead.decode import laid_out, stream
 from clearhead.errors import ConfigError
@@ -288,7 +288,7 @@ class WritingTask(Task):
     name = "writing"
 
     @staticmethod
-    def read(paths: Iterable[Path]) -> Iterable[str]:
+    def read(paths: Iterable[Path]) -> Examples[str]:
         return running_text(*paths)
 
     @staticmethod

@@ -1,0 +1,189 @@
+"""The examples of a run: a part to learn from, and a part held out to judge by.
+
+The text is read through once to choose what is held out, once to learn tokens from the rest and once
+to encode it; a run that goes on only chooses again, for the rest is in the cache.
+"""
+
+import hashlib
+import json
+import os
+from collections import deque
+from collections.abc import Container, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clearhead.config import DataConfig, TokenizerConfig
+from clearhead.data.lines import Progress, is_pipe
+from clearhead.data.order import mix
+from clearhead.data.store import Store, chunks, in_memory, prepare
+from clearhead.errors import DataError, shown
+from clearhead.machine import cache_folder
+from clearhead.tasks.task import Task, Tokenizers
+from clearhead.text import Tokenizer
+from clearhead.train import Judge
+
+GIGABYTE = 1e9
+
+
+class HeldOut:
+    """Chooses, in one pass over examples of a number not yet known, those to hold out of training.
+
+    Which ones is a pure function of their numbers and of how many there are. The share to hold out
+    falls as more are counted, so few have to be remembered until it is known. Of running text, the
+    end is held out: single lines would be easy to guess from those around them.
+    """
+
+    def __init__(self, data: DataConfig) -> None:
+        self.data = data
+        self.n_examples = 0
+        self.may_be_held: list[tuple[int, int, Any]] = []
+        """Numbers, keys and examples; those whose key is small enough in the end are held out."""
+        self.last: deque[Any] = deque(maxlen=data.validation_limit)
+
+    def watched(self, examples: Iterable[Any]) -> Iterator[Any]:
+        """The examples as they are, while they are counted and chosen from."""
+        for chunk in chunks(examples):
+            numbers = np.arange(self.n_examples, self.n_examples + len(chunk))
+            most = self.limit(self.n_examples + 1)
+            rows = zip(numbers.tolist(), mix(numbers).tolist(), chunk, strict=True)
+            self.may_be_held += [row for row in rows if row[1] < most]
+            self.last.extend(chunk)
+            self.n_examples += len(chunk)
+            yield from chunk
+
+    def share(self, n_examples: int) -> float:
+        data = self.data
+        most = max(data.validation_share, 1.5 / n_examples)
+        return min(most, data.validation_limit / n_examples)
+
+    def limit(self, n_examples: int) -> int:
+        """The key below which one of so many examples is held out."""
+        return int(self.share(n_examples) * 2**64)
+
+    def chosen(self) -> tuple[Container[int], list[Any]]:
+        """The numbers of those held out, and themselves; at least one is held out and one is not."""
+        n_examples = self.n_examples
+        if n_examples < 2:
+            raise DataError(
+                "There is one line or example only, and two are needed: one to learn from, and one "
+                "to validate on.",
+                "Break the text into lines, give more examples, or name files to validate on.",
+            )
+        if isinstance(self.last[-1], str):
+            n_held = max(1, round(self.share(n_examples) * n_examples))
+            n_held = min(n_held, n_examples - 1)
+            return range(n_examples - n_held, n_examples), list(self.last)[-n_held:]
+        limit = self.limit(n_examples)
+        found = {number: example for number, key, example in self.may_be_held if key < limit}
+        if len(found) == n_examples:
+            del found[0]
+        found = found or {n_examples - 1: self.last[-1]}
+        return found.keys(), list(found.values())
+
+
+class Corpus:
+    """A task's examples, as the settings name their files, seen from the run folder."""
+
+    def __init__(
+        self, task: type[Task], data: DataConfig, folder: Path, progress: Progress
+    ) -> None:
+        self.task, self.data, self.progress = task, data, progress
+        self.examples = task.read(seen_from(folder, data.files))
+        if pipes := [path for path in self.examples.paths if is_pipe(path)]:
+            raise DataError(
+                f"{shown(pipes[0])} is a pipe, and training reads its files several times.",
+                "Save it to a file and give that.",
+            )
+        self.stamps = stamps(self.examples.paths)
+        self.held_out: Container[int] = ()
+        self.n_training: int | None = None
+        """Examples to learn from, if they have been counted."""
+        if data.validation_files:
+            self.validation = list(task.read(seen_from(folder, data.validation_files)))
+        else:
+            self.hold_out()
+
+    def hold_out(self) -> None:
+        held_out = HeldOut(self.data)
+        for _ in self.told(held_out.watched(self.examples), "reading"):
+            pass
+        self.held_out, self.validation = held_out.chosen()
+        self.n_training = held_out.n_examples - len(self.validation)
+
+    def training(self, what: str) -> Iterator[Any]:
+        """The examples that are not held out, read while progress is told what for."""
+        rest = (e for number, e in enumerate(self.examples) if number not in self.held_out)
+        yield from self.told(rest, what)
+        if stamps(self.examples.paths) != self.stamps:
+            raise DataError(
+                f"{shown(', '.join(self.examples.paths))} changed while being read.",
+                "Run again when nothing writes to the files.",
+            )
+
+    def told(self, examples: Iterable[Any], what: str) -> Iterator[Any]:
+        for number, example in enumerate(examples):
+            if number % 1_000 == 0:
+                self.progress(what, number, self.n_training)
+            yield example
+
+    def tokenizers(self, config: TokenizerConfig) -> Tokenizers:
+        """Learned from the training part: one for all sides, or one for each."""
+        if config.shared:
+            tokenizer = self.learned(slice(None), config)
+            return tokenizer, tokenizer
+        return self.learned(slice(0, 1), config), self.learned(slice(1, 2), config)
+
+    def learned(self, sides: slice, config: TokenizerConfig) -> Tokenizer:
+        examples = self.training("learning tokens")
+        texts = (text for example in examples for text in self.task.texts(example)[sides])
+        return Tokenizer.learn(texts, config)
+
+    def store(self, task: Task) -> Store:
+        """The training part as ids, from the cache if it is there."""
+        return prepare(
+            cache_folder(),
+            self.fingerprint(),
+            self.training("tokenising"),
+            task.encoding,
+            max_length=self.data.max_length,
+            notes=self.notes,
+            cache_size=self.data.cache_size * GIGABYTE,
+        )
+
+    def fingerprint(self) -> str:
+        """Stands for the training part: the files' content, how they are read, what is held out."""
+        data = self.data
+        held_out = [] if data.validation_files else [data.validation_share, data.validation_limit]
+        files = [[Path(path).suffixes, digest(path)] for path in self.examples.paths]
+        settings = json.dumps([self.task.name, held_out, files])
+        return hashlib.sha256(settings.encode()).hexdigest()
+
+    def notes(self) -> list[str]:
+        """What reading put right, file by file."""
+        return [
+            f"{Path(path).name}: {sentence}."
+            for path, notes in self.examples.notes.items()
+            for sentence in notes.sentences()
+        ]
+
+    def judge(self, task: Task) -> tuple[Judge, Store]:
+        """What validation measures, on the examples that are neither empty nor too long."""
+        store, kept = in_memory(self.validation, task.encoding, self.data.max_length)
+        return task.judge(kept, store), store
+
+
+def seen_from(folder: Path, files: Iterable[str]) -> list[Path]:
+    return [Path(os.path.relpath(folder / file)) for file in files]
+
+
+def stamps(paths: Iterable[str]) -> list[tuple[int, int]]:
+    """Sizes and times of files, which tell whether one was written to meanwhile."""
+    return [(status.st_size, status.st_mtime_ns) for status in map(os.stat, paths)]
+
+
+def digest(path: str) -> str:
+    """The SHA-256 of a file's bytes as they lie on disk."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,194 @@
+"""The examples of a run: held out by their numbers, read as often as needed, and none lost in silence."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clearhead.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainConfig
+from clearhead.data.examples import Pair
+from clearhead.data.lines import Lines
+from clearhead.data.order import mix
+from clearhead.errors import DataError
+from clearhead.folder import RunFolder
+from clearhead.tasks import TASKS
+from clearhead.tasks.card import card
+from clearhead.tasks.corpus import Corpus, HeldOut
+from clearhead.tasks.fit import fit
+from clearhead.train import Note, StepReport
+
+SMALL = ModelConfig(d_model=16, d_ff=32, n_heads=2, n_encoder_layers=1, n_decoder_layers=1)
+TRAIN = TrainConfig(max_steps=4, save_every=2, validate_every=2)
+PAIRS = [Pair(f"a {n}", f"b {n}") for n in range(9_000)]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "clearhead"
+
+
+def split(examples, data):
+    held_out = HeldOut(data)
+    assert list(held_out.watched(examples)) == examples
+    numbers, validation = held_out.chosen()
+    return [e for n, e in enumerate(examples) if n not in numbers], validation
+
+
+@given(
+    n_examples=st.integers(20, len(PAIRS)),
+    share=st.floats(0.001, 0.5),
+    limit=st.integers(1, 4_000),
+)
+def test_one_pass_holds_out_those_that_a_hash_of_their_number_chooses(n_examples, share, limit):
+    data = DataConfig(validation_share=share, validation_limit=limit)
+    training, validation = split(PAIRS[:n_examples], data)
+    wanted = min(max(share, 1.5 / n_examples), limit / n_examples)
+    chosen = mix(np.arange(n_examples)) < np.uint64(wanted * 2**64)
+    if chosen.any():
+        assert validation == [PAIRS[n] for n in np.flatnonzero(chosen)]
+    assert sorted(training + validation) == sorted(PAIRS[:n_examples])
+
+
+@given(n_lines=st.integers(2, 5_000), share=st.floats(0, 0.5), limit=st.integers(1, 3_000))
+def test_of_running_text_the_end_is_held_out(n_lines, share, limit):
+    lines = [f"line {n}" for n in range(n_lines)]
+    data = DataConfig(validation_share=share, validation_limit=limit)
+    training, validation = split(lines, data)
+    assert training + validation == lines
+    assert 1 <= len(validation) <= max(1, limit)
+
+
+@pytest.mark.parametrize("n_examples", range(2, 12))
+def test_however_few_there_are_something_is_left_to_learn_and_to_judge_by(n_examples):
+    for examples in (PAIRS[:n_examples], [pair.source for pair in PAIRS[:n_examples]]):
+        training, validation = split(examples, DataConfig())
+        assert training
+        assert validation
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_bytes(text.encode())
+    return path
+
+
+def config_of(path: Path, task: str = "translation", **data) -> Config:
+    return Config(
+        task=task,
+        model=SMALL,
+        tokenizer=TokenizerConfig(vocab_size=512),
+        data=DataConfig(files=(str(path),), batch_tokens=256, window=16, **data),
+        train=TRAIN,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "task"),
+    [
+        ("book.txt", "a book without newlines " * 20, "writing"),
+        ("t.tsv", "a b\tc d\n", "translation"),
+    ],
+)
+def test_a_single_line_is_refused_with_what_to_do(tmp_path, name, text, task):
+    config = config_of(write(tmp_path / name, text), task)
+    with pytest.raises(DataError, match="two are needed") as told:
+        list(fit(TASKS[task], config, tmp_path / "run"))
+    assert "validate" in told.value.advice
+
+
+def test_two_lines_of_text_are_enough(tmp_path):
+    path = write(tmp_path / "book.txt", "a first line of some length\nand a second one\n")
+    reports = list(fit(TASKS["writing"], config_of(path, "writing"), tmp_path / "run"))
+    assert reports[-1].scores
+
+
+@pytest.fixture
+def n_passes(monkeypatch):
+    """How often each file is read from its beginning to its end."""
+    passes, blocks = Counter(), Lines.blocks
+
+    def counted(self):
+        yield from blocks(self)
+        passes.update(Path(path).name for path in self.paths)
+
+    monkeypatch.setattr(Lines, "blocks", counted)
+    return passes
+
+
+FILES = {
+    "translation": ("t.tsv", "".join(f"a {n} b\tc {n} d\n" for n in range(60))),
+    "chat": ("t.jsonl", "".join(json.dumps({"turns": ["a", f"{n}"]}) + "\n" for n in range(60))),
+    "writing": ("t.txt", "".join(f"line {n}\n" for n in range(60))),
+    "classification": ("l.tsv", "".join(f"{n % 2}\ttext {n % 7} here\n" for n in range(60))),
+}
+
+
+@pytest.mark.parametrize("task", FILES)
+@pytest.mark.parametrize("validated", [False, True])
+def test_a_new_run_reads_the_text_three_times_and_a_resumed_one_once(
+    tmp_path, n_passes, task, validated
+):
+    name, text = FILES[task]
+    data = {"validation_files": (str(write(tmp_path / f"v{name}", text)),)} if validated else {}
+    config = config_of(write(tmp_path / name, text), task, **data)
+    reports = fit(TASKS[task], config, tmp_path / "run")
+    for report in reports:
+        if isinstance(report, StepReport):
+            break
+    reports.close()
+    assert n_passes[name] <= (3 if task in ("translation", "writing") or validated else 4)
+    assert n_passes[f"v{name}"] <= 1
+    n_passes.clear()
+    list(fit(TASKS[task], config, tmp_path / "run"))
+    assert n_passes[name] <= (0 if validated else 1)
+    assert n_passes[f"v{name}"] <= 1
+
+
+def test_what_is_left_out_or_put_right_reaches_the_display_the_log_and_the_card(tmp_path):
+    rows = [f"a {n}\tb {n}\r\n" for n in range(80)]
+    rows += ["\tempty\r\n", "x " * 300 + "\ty\r\n"] * 3
+    path = write(tmp_path / "t.tsv", "\ufeff" + "".join(rows))
+    config = config_of(path, max_length=40, validation_share=0.2)
+    reports = list(fit(TASKS["translation"], config, tmp_path / "run"))
+    told = [each.text for each in reports if isinstance(each, Note)]
+    folder = RunFolder(tmp_path / "run")
+    logged = [line["text"] for line in folder.log.lines() if line["kind"] == "note"]
+    for sentences in (told, logged, folder.card().splitlines()):
+        text = "\n".join(sentences)
+        assert "examples left out: " in text
+        assert "longer than 40 tokens" in text
+        assert "with an empty side" in text
+        assert "t.tsv: a byte order mark at the start was stripped." in text
+        assert "t.tsv: 86 lines ended in CR LF" in text
+
+
+def test_validation_examples_that_are_too_long_are_left_out_and_told(tmp_path):
+    train = write(tmp_path / "t.tsv", FILES["translation"][1])
+    validation = write(tmp_path / "v.tsv", "a 1 b\tc 1 d\n" + "x" * 900 + "\ty\n")
+    config = config_of(train, validation_files=(str(validation),), max_length=64)
+    config = config.but(model=SMALL.but(positions="learned", max_positions=80))
+    reports = list(fit(TASKS["translation"], config, tmp_path / "run"))
+    told = [each.text for each in reports if isinstance(each, Note)]
+    assert told == [
+        "Of the validation examples, 1 of 2 examples left out: 1 longer than 64 tokens."
+    ]
+
+
+def test_files_that_change_while_they_are_read_are_refused_and_no_store_is_left(tmp_path, cache):
+    path = write(tmp_path / "t.tsv", FILES["translation"][1])
+    corpus = Corpus(TASKS["translation"], config_of(path).data, tmp_path, lambda *_: None)
+    path.write_text(FILES["translation"][1] + "another\tline\n")
+    with pytest.raises(DataError, match="changed while being read"):
+        corpus.tokenizers(TokenizerConfig())
+
+
+def test_a_card_can_be_written_without_a_log(tmp_path):
+    path = write(tmp_path / "t.tsv", FILES["translation"][1])
+    reports = list(fit(TASKS["translation"], config_of(path), tmp_path / "run"))
+    folder = RunFolder(tmp_path / "run")
+    folder.log.path.unlink()
+    assert "in use" in card(folder, folder.config(), reports[-1])
