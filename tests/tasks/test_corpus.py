@@ -180,7 +180,7 @@ def test_validation_examples_that_are_too_long_are_left_out_and_told(tmp_path):
 
 def test_files_that_change_while_they_are_read_are_refused_and_no_store_is_left(tmp_path, cache):
     path = write(tmp_path / "t.tsv", FILES["translation"][1])
-    corpus = Corpus(TASKS["translation"], config_of(path).data, tmp_path, lambda *_: None)
+    corpus = Corpus(TASKS["translation"], config_of(path).data, tmp_path)
     path.write_text(FILES["translation"][1] + "another\tline\n")
     with pytest.raises(DataError, match="changed while being read"):
         corpus.tokenizers(TokenizerConfig())

@@ -7,7 +7,7 @@ from clearhead.errors import FolderError
 from clearhead.folder import RunFolder
 from clearhead.machine import device_for
 from clearhead.tasks.card import card
-from clearhead.tasks.fit import Corpus
+from clearhead.tasks.corpus import Corpus
 from clearhead.tasks.uses import TASKS
 from clearhead.train import Chosen, mean_weights
 
@@ -51,8 +51,8 @@ def average(run: str | Path, last: int = 5) -> Averaging:
         refuse_unfit(folder, steps, last)
         config = folder.config()
         task = TASKS[config.task]
-        corpus = Corpus.of(task, config, folder.path, lambda *_: None)
-        judge = corpus.judge(task(config, folder.tokenizers()))
+        corpus = Corpus(task, config.data, folder.path)
+        judge, _ = corpus.judge(task(config, folder.tokenizers()))
         model = folder.model(str(device_for(config.train.device)))
         before = judge.rating(model)
         weights = mean_weights(folder.checkpoints.open(step).tensors("weights") for step in steps)

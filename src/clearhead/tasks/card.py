@@ -11,9 +11,10 @@ from clearhead.folder import RunFolder
 from clearhead.train import Chosen
 
 
-def card(folder: RunFolder, config: Config, chosen: Chosen, notes: Iterable[str] = ()) -> str:
-    """Markdown; what is not known is not said. The `notes` are about the training examples."""
-    last = {line["kind"]: line for line in folder.log.lines()}
+def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
+    """Markdown; what is not known is not said."""
+    log = list(folder.log.lines())
+    last = {line["kind"]: line for line in log}
     model, data = config.model, config.data
     layers = {
         "encoder": f"{model.n_encoder_layers}",
@@ -29,7 +30,7 @@ def card(folder: RunFolder, config: Config, chosen: Chosen, notes: Iterable[str]
         "",
         "## Trained on",
         *(f"- {described_file(folder.path / file)}" for file in data.files),
-        *(f"- {note}" for note in notes),
+        *(f"- {line['text']}" for line in log if line["kind"] == "note" and not line["step"]),
         *(begun_with(last["inherited"]) if "inherited" in last else ()),
         *(worked(last["step"]) if "step" in last else ()),
         "",

@@ -87,7 +87,11 @@ class Corpus:
     """A task's examples, as the settings name their files, seen from the run folder."""
 
     def __init__(
-        self, task: type[Task], data: DataConfig, folder: Path, progress: Progress
+        self,
+        task: type[Task],
+        data: DataConfig,
+        folder: Path,
+        progress: Progress = lambda *_: None,
     ) -> None:
         self.task, self.data, self.progress = task, data, progress
         self.examples = task.read(seen_from(folder, data.files))

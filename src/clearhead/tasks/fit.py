@@ -95,7 +95,7 @@ def fit(
                 ranks=ranks,
                 stop=stop,
             )
-            yield from recorded(job, folder, config, notes(store, validation))
+            yield from recorded(job, folder, config)
 
 
 def create(task: type[Task], config: Config, into: Path, progress: Progress, world: int) -> Corpus:
@@ -204,9 +204,7 @@ def corrections_in(folder: RunFolder) -> tuple[Correction, ...]:
     return tuple(Correction(line["step"], line["progress"], line["steps"]) for line in lines)
 
 
-def recorded(
-    job: Job, folder: RunFolder, config: Config, about_data: list[str]
-) -> Iterator[Report]:
+def recorded(job: Job, folder: RunFolder, config: Config) -> Iterator[Report]:
     """The reports of the training, each written to the log; at the end, the weights to use and the card."""
     newest = job.keeper.newest()
     job.ranks.wait()  # until all have read the log
@@ -229,7 +227,7 @@ def recorded(
                     folder.write_weights(weights)
                     if job.judge.calibrated is not None:
                         folder.write_config(job.judge.calibrated(job.model.eval(), config))
-                    folder.write_card(card(folder, config, report, about_data))
+                    folder.write_card(card(folder, config, report))
             yield report
     except NotFiniteError as error:
         if job.ranks.first:
