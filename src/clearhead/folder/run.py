@@ -17,6 +17,8 @@ from clearhead.disk import (
     disk_errors,
     make_folder,
     read_inside,
+    require_space,
+    size_inside,
     sweep,
 )
 from clearhead.errors import ClearheadError, ConfigError, FolderError, TokenizerError
