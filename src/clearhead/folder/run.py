@@ -16,6 +16,7 @@ from clearhead.disk import (
     atomic_file,
     disk_errors,
     make_folder,
+    open_inside,
     read_inside,
     require_space,
     size_inside,
@@ -202,7 +203,7 @@ class RunFolder:
         """Copy the weights to use to a name of their own, before others take their place."""
         former, n_bytes = self.path / FORMER_WEIGHTS, size_inside(self.path, WEIGHTS)
         require_space(self.path, n_bytes)
-        with (self.path / WEIGHTS).open("rb") as weights, atomic_file(former, n_bytes) as file:
+        with open_inside(self.path, WEIGHTS) as weights, atomic_file(former, n_bytes) as file:
             shutil.copyfileobj(weights, file)
         return former
 
