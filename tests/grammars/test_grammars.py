@@ -1,4 +1,4 @@
-"""The texts that the package makes: whole sentences, and a test that cannot be learned by heart."""
+"""The texts that the grammars make: whole sentences, and a test that cannot be learned by heart."""
 
 import re
 from itertools import islice
