@@ -21,9 +21,9 @@ class Score:
         return f"{self.name} {self.value:.1f}" + (f" ({self.signature})" if self.signature else "")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClassScore:
-    """How one label fared: of those predicted, of those there, and both in one; each from 0 to 100."""
+    """How one label fared: of those predicted, of those there, and both; each from 0 to 100."""
 
     precision: float
     recall: float
@@ -32,7 +32,8 @@ class ClassScore:
     """How often the label is the right one."""
 
     def __str__(self) -> str:
-        return f"precision {self.precision:.1f}, recall {self.recall:.1f}, F1 {self.f1:.1f} of {self.count}"
+        scores = f"precision {self.precision:.1f}, recall {self.recall:.1f}, F1 {self.f1:.1f}"
+        return f"{scores} of {self.count}"
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
@@ -62,27 +63,15 @@ def accuracy(predicted: Sequence[Hashable], right: Sequence[Hashable]) -> Score:
     return Score("accuracy", 100 * hits / len(right))
 
 
-def macro_f1(predicted: Sequence[Hashable], right: Sequence[Hashable]) -> Score:
-    """The mean F1 of the labels, rare ones counting as much as frequent ones."""
-    return mean_f1(per_class(predicted, right))
-
-
 def mean_f1(scores: Mapping[Any, ClassScore]) -> Score:
-    """The macro F1 that the labels' own scores make."""
+    """Macro F1: the mean over the labels, rare ones counting as much as frequent ones."""
     return Score("macro F1", sum(score.f1 for score in scores.values()) / len(scores))
-
-
-def per_class(
-    predicted: Sequence[Hashable], right: Sequence[Hashable]
-) -> dict[Hashable, ClassScore]:
-    """The scores of each label that is predicted or right anywhere."""
-    return per_label([(label,) for label in predicted], [(label,) for label in right])
 
 
 def per_label(
     predicted: Sequence[Collection[Hashable]], right: Sequence[Collection[Hashable]]
 ) -> dict[Hashable, ClassScore]:
-    """The same where each text may have several labels."""
+    """The scores of each label that is predicted or right anywhere; a text may have several."""
     check_lengths(predicted, right)
     there, said = Counter(chain.from_iterable(right)), Counter(chain.from_iterable(predicted))
     hits = Counter(
@@ -90,9 +79,13 @@ def per_label(
     )
     scores = {}
     for label in sorted(there | said, key=str):
-        precision, recall = share(hits[label], said[label]), share(hits[label], there[label])
-        f1 = share(2 * hits[label], said[label] + there[label])
-        scores[label] = ClassScore(precision, recall, f1, there[label])
+        hit, n_said, n_there = hits[label], said[label], there[label]
+        scores[label] = ClassScore(
+            precision=percent(hit, n_said),
+            recall=percent(hit, n_there),
+            f1=percent(2 * hit, n_said + n_there),
+            count=n_there,
+        )
     return scores
 
 
@@ -107,26 +100,24 @@ def confusion(
 def calibration_error(
     confidences: Sequence[float], hits: Sequence[bool], n_bins: int = 15
 ) -> Score:
-    """Expected calibration error: how far confidence and accuracy lie apart, over bins of equal width; 0 is honest."""
+    """Expected calibration error (ECE): how far confidence and accuracy lie apart, 0 being honest."""
     check_lengths(confidences, hits)
     bins: dict[int, list[float]] = {}
     for confidence, hit in zip(confidences, hits, strict=True):
         bins.setdefault(min(int(confidence * n_bins), n_bins - 1), []).append(confidence - hit)
-    return Score(
-        "calibration error",
-        100 * sum(abs(sum(gaps)) for gaps in bins.values()) / len(hits),
-        f"bins:{n_bins}",
-    )
+    error = 100 * sum(abs(sum(gaps)) for gaps in bins.values()) / len(hits)
+    return Score("calibration error", error, f"bins:{n_bins}")
 
 
-def share(part: int, whole: int) -> float:
-    """In percent; nothing of nothing counts as 0, as is the custom."""
-    return 100 * part / whole if whole else 0.0
+def percent(part: int, total: int) -> float:
+    """The share of a total; nothing of nothing counts as 0, as is the custom."""
+    return 100 * part / total if total else 0.0
 
 
 def check_lengths(outputs: Sequence[Any], references: Sequence[Any]) -> None:
     if len(outputs) != len(references) or not references:
         raise DataError(
-            f"Scoring needs one reference for each output, found {len(references)} for {len(outputs)}.",
+            "Scoring needs one reference for each output, "
+            f"found {len(references)} for {len(outputs)}.",
             "Give two sides of the same length, with at least one line.",
         )

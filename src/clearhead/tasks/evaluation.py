@@ -223,7 +223,7 @@ def micro_f1(found: Sequence[tuple[str, ...]], right: Sequence[tuple[str, ...]])
     """F1 over all labels of all texts together."""
     hits = sum(len(set(said) & set(true)) for said, true in zip(found, right, strict=True))
     return (
-        Score("micro F1", metrics.share(2 * hits, sum(map(len, found)) + sum(map(len, right)))),
+        Score("micro F1", metrics.percent(2 * hits, sum(map(len, found)) + sum(map(len, right)))),
     )
 
 
