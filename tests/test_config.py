@@ -10,28 +10,25 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from any_settings import FIELDS, SCHEMA, Schema, lower, upper, values
 from clearhead.config import (
     PRESETS,
     SECTIONS,
     Config,
+    DataConfig,
+    Mark,
     ModelConfig,
-    Settings,
+    assigned,
     config_from_toml,
-    read_config,
+    layered,
+    mark,
+    read_given,
+    spelled_out,
     to_toml,
     with_settings,
 )
 from clearhead.errors import ConfigError
 
-Schema = dict[str, Any]
-SCHEMA = Config.model_json_schema()
-FIELDS: dict[str, Schema] = {
-    f"{section}.{name}": field
-    for section in SECTIONS
-    for name, field in SCHEMA["$defs"][type(getattr(Config(), section)).__name__][
-        "properties"
-    ].items()
-}
 each_field = pytest.mark.parametrize("path", FIELDS)
 
 
@@ -63,14 +60,6 @@ def refused(values: dict[str, Any]) -> str:
     message = caught.value.whole
     assert len(message.splitlines()) <= 3, message
     return message
-
-
-def upper(number: Schema) -> float:
-    return number.get("maximum", number.get("exclusiveMaximum"))
-
-
-def lower(number: Schema) -> float:
-    return number.get("minimum", number.get("exclusiveMinimum"))
 
 
 # From the schema: every field
@@ -162,31 +151,6 @@ def test_a_text_of_another_form_is_refused_with_examples(path, value, says):
 # There and back
 
 
-def values(schema: Schema) -> st.SearchStrategy[Any]:
-    """Any value that the schema allows."""
-    if "anyOf" in schema:
-        return st.one_of(map(values, schema["anyOf"]))
-    if "enum" in schema or "const" in schema:
-        return st.sampled_from(schema.get("enum", [schema.get("const")]))
-    kind = schema["type"]
-    if kind in ("integer", "number"):
-        if kind == "integer":
-            return st.integers(lower(schema), upper(schema))
-        open_ends = {
-            "exclude_min": "exclusiveMinimum" in schema,
-            "exclude_max": "exclusiveMaximum" in schema,
-        }
-        return st.floats(lower(schema), upper(schema), **open_ends)
-    if kind == "string" and "pattern" in schema:
-        return st.from_regex(schema["pattern"], fullmatch=True)
-    if kind == "array":
-        return st.lists(values(schema["items"]), max_size=3)
-    texts = st.text(
-        st.characters(exclude_categories=["Cs"]), max_size=min(schema.get("maxLength", 9), 9)
-    )
-    return {"boolean": st.booleans(), "null": st.none(), "string": texts}[kind]
-
-
 @st.composite
 def configs(draw: st.DrawFn) -> Config:
     """Settings of every kind; those that contradict one another are thrown away."""
@@ -276,6 +240,11 @@ def test_an_impossible_assignment_is_refused(assignment, says):
             with_settings(config, [assignment])
 
 
+def test_assignments_give_what_they_name_and_nothing_else():
+    given = assigned(["model.norm=post", "train.seed=1", "train.seed=2"])
+    assert given == {"model": {"norm": "post"}, "train": {"seed": 2}}
+
+
 @given(
     st.text()
     | st.sampled_from(sorted(FIELDS)).flatmap(
@@ -320,7 +289,7 @@ def test_any_text_is_read_or_refused(text):
 
 def test_a_file_of_settings_is_read(tmp_path: Path):
     (tmp_path / "config.toml").write_text(to_toml(Config(task="chat")), encoding="utf-8")
-    assert read_config(tmp_path / "config.toml") == Config(task="chat")
+    assert Config(**read_given(tmp_path / "config.toml")) == Config(task="chat")
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe"], ids=["no file", "not UTF-8"])
@@ -329,7 +298,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"config\.toml cannot be read"):
-        read_config(path)
+        read_given(path)
 
 
 def test_settings_are_frozen():
@@ -352,8 +321,69 @@ def test_every_preset_is_possible_and_can_be_changed(name):
     )
 
 
-def test_every_section_knows_the_name_it_has_in_errors():
-    for section in SECTIONS:
-        settings: type[Settings] = type(getattr(Config(), section))
-        with pytest.raises(ConfigError, match=rf"There is no setting {section}\.nothing\."):
-            settings(nothing=1)
+@pytest.mark.parametrize("section", SECTIONS)
+def test_every_section_knows_the_name_it_has_in_errors(section):
+    with pytest.raises(ConfigError, match=rf"There is no setting {section}\.nothing\."):
+        SECTIONS[section](nothing=1)
+
+
+# What is given, and what a setting is to a run
+
+
+def test_a_setting_that_is_given_its_default_is_no_other_than_one_that_is_not():
+    given, other = Config(data=DataConfig(batch_tokens=4_096)), Config()
+    assert given == other
+    assert given.but(task="chat") == other.but(task="chat")
+    assert to_toml(given) == to_toml(other)
+
+
+@given(st.lists(st.sampled_from(sorted(FIELDS)), min_size=2, max_size=9))
+def test_the_later_layer_wins_and_all_that_is_given_stays(paths):
+    layers = [
+        {path.split(".")[0]: {path.split(".")[1]: number}} for number, path in enumerate(paths)
+    ]
+    whole = layered(*layers)
+    last = {path: number for number, path in enumerate(paths)}
+    assert {f"{s}.{n}": v for s, names in whole.items() for n, v in names.items()} == last
+
+
+@pytest.mark.parametrize("given", [{"model": 3}, {"trian": {"seed": 1}}, {"task": {"seed": 1}}])
+def test_what_is_no_section_is_refused_by_name(given):
+    with pytest.raises(ConfigError, match=f"{next(iter(given))} = .* is not a section"):
+        layered({"train": {"seed": 1}}, given)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_named_size_stands_for_its_numbers_and_what_is_given_besides_wins(name):
+    size = ModelConfig.preset(name).size()
+    assert spelled_out({"size": name}) == {"model": size}
+    given = spelled_out({"size": name, "model": {"d_ff": 99, "dropout": 0.5}})
+    assert given == {"model": {**size, "d_ff": 99, "dropout": 0.5}}
+    assert spelled_out({"task": "chat"}) == {"task": "chat", "model": {}}
+    with pytest.raises(ConfigError, match="There is no size huge"):
+        spelled_out({"size": "huge"})
+
+
+def test_every_setting_of_the_model_is_marked_and_the_size_is_what_sizes_differ_in():
+    marks = {name: mark("model", name) for name in ModelConfig.model_fields}
+    assert None not in marks.values()
+    assert Mark.FREE not in marks.values()
+    sizes = {name for name in marks if marks[name] is Mark.SIZE}
+    assert sizes == ModelConfig().size().keys()
+    assert all(sizes <= PRESETS[name]["model"].keys() for name in ("small", "base", "big"))
+
+
+def test_only_settings_that_no_update_depends_on_may_change():
+    free = {path for path in FIELDS if mark(*path.split(".")) is Mark.FREE}
+    assert {path for path in FIELDS if path.startswith("decode.")} <= free
+    train = (
+        "budget", "validate_every", "save_every", "keep_checkpoints", "patience", "skip_nonfinite",
+        "film",
+    )  # fmt: skip
+    others = {path for path in free if not path.startswith("decode.")}
+    assert others == {"data.cache_size", *(f"train.{name}" for name in train)}
+
+
+def test_every_text_that_has_a_form_has_examples_of_it():
+    for path, schema in FIELDS.items():
+        assert "pattern" not in schema or schema["examples"], path

@@ -1,14 +1,17 @@
 """Settings: TOML in, frozen and validated values out, and back again. Each default stands once, here.
 
-The text under a field is its help. An impossible value fails when the settings are made, not when they are used.
+What people say is a partial mapping like a TOML file (`Given`); what they leave open is chosen by
+training, and a `Config` has every value. The text under a field is its help, its mark says what it
+is to a run. An impossible value fails when the settings are made, not when they are used.
 """
 
 import difflib
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -33,6 +36,31 @@ RETIRED = (("data", "weights"), ("tokenizer", "languages"))
 """Settings that never had an effect and are gone; older files still hold them, empty."""
 
 
+Given = dict[str, Any]
+"""Settings as people give them: by section and name, a task and a size; what is absent is chosen."""
+
+
+class Mark(Enum):
+    """What a setting is to a run; one without a mark stays as it is while the run lasts."""
+
+    SIZE = "how large the model is: chosen from the data and the time there is"
+    SHAPE = "what else the weights rely on: taken over with them, as the size is"
+    OWN = "the model's, but not its weights': never taken over"
+    FREE = "may change when a run goes on: no update depends on it"
+
+
+def chosen_by(what: str) -> Any:
+    """Tells the reference what chooses a setting that nobody has decided."""
+    return Field(json_schema_extra={"chosen_by": what})
+
+
+T = TypeVar("T")
+Size = Annotated[T, Mark.SIZE, chosen_by("the data and a budget in time")]
+Shape = Annotated[T, Mark.SHAPE]
+Own = Annotated[T, Mark.OWN]
+Free = Annotated[T, Mark.FREE]
+
+
 class Settings(BaseModel):
     """A frozen section of settings that refuses what it does not know."""
 
@@ -48,59 +76,65 @@ class Settings(BaseModel):
 
     def but(self, **changes: Any) -> Self:
         """The same settings with some of them changed, and validated anew."""
-        return type(self)(**{**self.model_dump(exclude_unset=True), **changes})
+        return type(self)(**{**dict(self), **changes})
 
 
 class ModelConfig(Settings):
     """The shape of a Transformer."""
 
-    family: Literal["encoder-decoder", "encoder", "decoder"] = "encoder-decoder"
-    """Which stacks there are: both (translate, answer), the encoder alone (read), the decoder alone (write)."""
-    vocab_size: Vocabulary = 8_000
+    family: Annotated[
+        Own[Literal["encoder-decoder", "encoder", "decoder"]],
+        chosen_by("the task; of chat, the data"),
+    ] = "encoder-decoder"
+    """Which stacks there are: both (translate, answer), the encoder alone (read), the decoder
+    alone (write)."""
+    vocab_size: Annotated[Own[Vocabulary], chosen_by("the tokenizer")] = 8_000
     """Tokens the model can read and write."""
-    source_vocab_size: Vocabulary | None = None
+    source_vocab_size: Annotated[Own[Vocabulary | None], chosen_by("the tokenizer")] = None
     """Tokens on the source side when it has a tokenizer of its own; absent: the same vocabulary."""
-    d_model: Width = 128
+    d_model: Size[Width] = 128
     """Width of the residual stream; every layer reads and writes vectors this long."""
-    d_ff: Width = 256
+    d_ff: Size[Width] = 256
     """Hidden units of each feed-forward network."""
-    n_heads: Layers = 4
+    n_heads: Size[Layers] = 4
     """Heads per attention layer; must divide d_model."""
-    n_encoder_layers: Layers = 4
+    n_encoder_layers: Size[Layers] = 4
     """Blocks in the encoder; a decoder-only model ignores it."""
-    n_decoder_layers: Layers = 4
+    n_decoder_layers: Size[Layers] = 4
     """Blocks in the decoder; an encoder-only model ignores it."""
-    norm: Literal["post", "pre"] = "post"
+    norm: Shape[Literal["post", "pre"]] = "pre"
     """Where LayerNorm stands: after adding, as in the paper, or before each sub-layer."""
-    norm_eps: Annotated[float, Field(gt=0, le=0.1)] = 1e-5
+    norm_eps: Shape[Annotated[float, Field(gt=0, le=0.1)]] = 1e-5
     """Keeps LayerNorm from dividing by zero."""
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "relu"
+    activation: Shape[Literal["relu", "gelu", "gelu_tanh", "silu"]] = "relu"
     """The feed-forward network's non-linearity."""
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    positions: Shape[Literal["sinusoidal", "learned"]] = "sinusoidal"
     """Sines and cosines reach any length; learned vectors end at max_positions."""
-    max_positions: Length = 512
+    max_positions: Shape[Length] = 512
     """The longest sequence that learned positions know; sinusoidal ones ignore it."""
-    tie: Literal["all", "output", "none"] = "all"
+    tie: Shape[Literal["all", "output", "none"]] = "all"
     """Embedding matrices that are one: source, target and output; target and output; none."""
-    scale_embeddings: bool = True
+    scale_embeddings: Shape[bool] = True
     """Multiply token vectors by the square root of d_model, as the paper does."""
-    embedding_norm: bool = False
+    embedding_norm: Shape[bool] = False
     """LayerNorm over the sum of token and position vectors, as in BERT."""
-    n_token_types: Annotated[int, Field(ge=0, le=1_024)] = 0
+    n_token_types: Shape[Annotated[int, Field(ge=0, le=1_024)]] = 0
     """Learned vectors that tell segments apart, as in BERT."""
-    bias: bool = True
+    bias: Shape[bool] = True
     """Biases in the linear layers."""
-    logit_bias: bool = False
+    logit_bias: Shape[bool] = False
     """A learned bias per output token, as in BERT and Marian."""
-    n_classes: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    n_classes: Annotated[
+        Own[Annotated[int, Field(ge=0, le=1_000_000)]], chosen_by("the labels in the data")
+    ] = 0
     """Labels of an encoder with a classifier; 0: the encoder predicts masked tokens."""
-    pooling: Literal["first", "mean"] = "mean"
+    pooling: Shape[Literal["first", "mean"]] = "mean"
     """What the classifier reads: the first position, or the mean of all."""
-    dropout: Share = 0.1
+    dropout: Own[Share] = 0.1
     """Share of each sub-layer's output, and of the embeddings, that is zeroed in training."""
-    attention_dropout: Share = 0.0
+    attention_dropout: Own[Share] = 0.0
     """Share of the attention pattern that is zeroed in training; the paper has none."""
-    init: Literal["xavier", "small"] = "xavier"
+    init: Shape[Literal["xavier", "small"]] = "small"
     """How weights begin; `model/init.py` says why."""
 
     @property
@@ -154,24 +188,46 @@ class ModelConfig(Settings):
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> "ModelConfig":
-        """One of the named sizes, with some settings changed."""
+        """The model of a named size, with some settings changed."""
         if name not in PRESETS:
-            raise ConfigError(f"There is no preset {shown(name)}.", suggestion(name, PRESETS))
-        return cls(**{**PRESETS[name], **changes})
+            raise ConfigError(f"There is no size {shown(name)}.", suggestion(name, PRESETS))
+        return cls(**{**PRESETS[name].get("model", {}), **changes})
+
+    def size(self) -> dict[str, int]:
+        """How large the model is: the settings that a named size fixes."""
+        fields = type(self).model_fields.items()
+        return {name: getattr(self, name) for name, field in fields if Mark.SIZE in field.metadata}
 
 
-PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": {"norm": "pre", "init": "small"},
+POST_NORM = {"norm": "post", "init": "xavier"}
+PRESETS: dict[str, Given] = {
+    "tiny": {},
     "small": {
-        "d_model": 256, "d_ff": 1024, "n_heads": 4, "n_encoder_layers": 3, "n_decoder_layers": 3,
-        "norm": "pre", "init": "small",
+        "model": {
+            "d_model": 256, "d_ff": 1024, "n_heads": 4, "n_encoder_layers": 3, "n_decoder_layers": 3,
+        },
     },
-    "base": {"d_model": 512, "d_ff": 2048, "n_heads": 8, "n_encoder_layers": 6, "n_decoder_layers": 6},
+    "base": {
+        "model": {
+            "d_model": 512, "d_ff": 2048, "n_heads": 8, "n_encoder_layers": 6, "n_decoder_layers": 6,
+            **POST_NORM,
+        },
+        "train": {"optimizer": "adam", "learning_rate": 7e-4, "warmup": 0.1},
+    },
     "big": {
-        "d_model": 1024, "d_ff": 4096, "n_heads": 16, "n_encoder_layers": 6, "n_decoder_layers": 6, "dropout": 0.3,
+        "model": {
+            "d_model": 1024, "d_ff": 4096, "n_heads": 16, "n_encoder_layers": 6, "n_decoder_layers": 6,
+            "dropout": 0.3, **POST_NORM,
+        },
+        "train": {"optimizer": "adam", "learning_rate": 5e-4, "warmup": 0.1},
     },
 }  # fmt: skip
-"""The paper's two sizes as they stand in it, and two for small data and no GPU, which learn faster in pre-norm."""
+"""The named sizes: two for small data and no GPU, in the shape of the defaults (pre-norm), and the paper's.
+
+The paper's are post-norm, which the default rates would keep from learning, so they bring their own:
+Adam, and as its peak what the paper's schedule peaks at, 1 / sqrt(d_model * 4000). They warm up for a
+share of the run and not for the paper's 4,000 updates, which a short run would not live to see.
+"""
 
 
 class TokenizerConfig(Settings):
@@ -179,13 +235,18 @@ class TokenizerConfig(Settings):
 
     method: Literal["bpe", "bytes", "unigram", "wordpiece", "words", "characters"] = "bpe"
     """bpe: with byte fallback, for pairs; bytes: byte-level BPE, for writing; or one of the others."""
-    vocab_size: Annotated[int, Field(ge=16, le=2_000_000)] | None = None
+    vocab_size: Annotated[
+        Annotated[int, Field(ge=16, le=2_000_000)] | None, chosen_by("the amount of text")
+    ] = None
     """Tokens to learn; absent: chosen from the amount of text."""
     shared: bool = True
     """One tokenizer for source and target, or one for each."""
     dropout: Share = 0.0
     """Share of merges skipped at random in training (BPE-dropout), so that words are seen cut in several ways."""
-    fingerprint: Annotated[str, Field(pattern=r"^([0-9a-f]{64}(,[0-9a-f]{64})?)?$")] = ""
+    fingerprint: Annotated[
+        str,
+        Field(pattern=r"^([0-9a-f]{64}(,[0-9a-f]{64})?)?$", examples=["64 hexadecimal digits"]),
+    ] = ""
     """SHA-256 of the tokenizer that trained the model, written by training; no other is accepted."""
 
 
@@ -196,7 +257,7 @@ class DataConfig(Settings):
     """The training files, seen from the run folder."""
     validation_files: Annotated[tuple[str, ...], Field(strict=False, max_length=10_000)] = ()
     """Files to validate on; absent: a share of the training examples is held out."""
-    batch_tokens: Length = 4_096
+    batch_tokens: Annotated[Length, chosen_by("the data and the budget")] = 4_096
     """Tokens per batch, padding included, counted on the longer side."""
     max_length: Length = 256
     """Examples with more tokens than this on a side are left out of training, and counted."""
@@ -208,7 +269,7 @@ class DataConfig(Settings):
     """Share of the examples held out of training when no validation files are given."""
     validation_limit: Length = 2_000
     """At most this many examples are held out."""
-    cache_size: Annotated[float, Field(ge=0, le=1e6)] = 10.0
+    cache_size: Free[Annotated[float, Field(ge=0, le=1e6)]] = 10.0
     """Gigabytes of tokenised text to keep in the cache; beyond, what was not used for longest goes."""
 
 
@@ -280,9 +341,9 @@ class TrainConfig(Settings):
 
     seed: Count = 0
     """Where all randomness begins: the same seed and data give the same run."""
-    budget: Annotated[str, Field(pattern=BUDGET, examples=BUDGETS)] = ""
+    budget: Free[Annotated[str, Field(pattern=BUDGET, examples=BUDGETS)]] = ""
     """How long to train: "45m", "1h 30m", "8000 steps", "20 epochs"; absent: enough for the amount of data."""
-    max_steps: Length | None = None
+    max_steps: Annotated[Length | None, chosen_by("the data and the budget")] = None
     """Updates of the weights; training writes here what it made of the budget."""
     optimizer: Literal["muon", "adamw", "adam"] = "muon"
     """Muon for the hidden matrices and AdamW for the rest; AdamW for all; Adam with the paper's constants."""
@@ -320,19 +381,19 @@ class TrainConfig(Settings):
     """Weight of the past in a moving average of the weights; 0: none is kept."""
     average_last: Annotated[int, Field(ge=0, le=100)] = 0
     """Checkpoints averaged at the end, as in the paper (5 or 20); 0: none."""
-    validate_every: Length | None = None
+    validate_every: Free[Length | None] = None
     """Updates between two looks at the validation set; absent: about twelve in the run."""
     score_sample: Length = 200
     """Validation examples that the task's score is measured on during training; the end takes them all."""
-    patience: Count = 0
+    patience: Free[Count] = 0
     """Validations without a better score after which training stops; 0: never."""
-    save_every: Length | None = None
+    save_every: Free[Length | None] = None
     """Updates between two checkpoints; absent: at each validation."""
-    keep_checkpoints: Annotated[int, Field(ge=2, le=1_000)] = 2
+    keep_checkpoints: Free[Annotated[int, Field(ge=2, le=1_000)]] = 2
     """The newest checkpoints that stay, besides the best."""
-    skip_nonfinite: Count = 0
+    skip_nonfinite: Free[Count] = 0
     """Updates that may be skipped because a loss or gradient is not finite, before training stops."""
-    film: bool = True
+    film: Free[bool] = True
     """Keep the attention of all heads on three short examples at every validation, for `clearhead look --film`."""
     threads: Annotated[int, Field(ge=0, le=4_096)] = 0
     """CPU threads; 0: as many as torch takes by itself. Another number gives other last bits."""
@@ -364,7 +425,7 @@ class Config(Settings):
     """What is read and how it is cut into batches."""
     train: TrainConfig = TrainConfig()
     """How weights are learned."""
-    decode: DecodeConfig = DecodeConfig()
+    decode: Free[DecodeConfig] = DecodeConfig()
     """How output is chosen."""
     labels: LabelConfig = LabelConfig()
     """What a classifier can say."""
@@ -386,34 +447,49 @@ class Config(Settings):
         return values
 
 
-def read_config(path: Path) -> Config:
-    """The settings in a TOML file."""
+SECTIONS: dict[str, type[Settings]] = {
+    name: type(field.default)
+    for name, field in Config.model_fields.items()
+    if isinstance(field.default, Settings)
+}
+
+
+def mark(section: str, name: str) -> Mark | None:
+    """What a setting is to a run; the mark of a section is that of all its settings."""
+    fields = (SECTIONS[section].model_fields[name], Config.model_fields[section])
+    marks = [each for field in fields for each in field.metadata if isinstance(each, Mark)]
+    return marks[0] if marks else None
+
+
+def read_given(path: Path) -> Given:
+    """The settings that a TOML file gives."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{path} cannot be read: {error}.", "Give a TOML file of settings."
         ) from None
-    return config_from_toml(text, str(path))
+    return given_from_toml(text, str(path))
 
 
-def config_from_toml(text: str, name: str = "config.toml") -> Config:
-    """The settings in a TOML text; `name` is how errors call it."""
+def given_from_toml(text: str, name: str = "config.toml") -> Given:
+    """The settings that a TOML text gives; `name` is how errors call it."""
     try:
-        values = tomllib.loads(text)
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # not only TOMLDecodeError: endless digits, endless brackets
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # also for endless digits and endless brackets
         raise ConfigError(
             f"{name} is not TOML: {error}.", "Every line is a [section] or name = value."
         ) from None
-    return Config(**values)
 
 
-def with_settings(config: Config, assignments: Iterable[str]) -> Config:
-    """The settings changed by `section.name=value`, as `--set` gives them."""
-    values: dict[str, Any] = config.model_dump(exclude_unset=True)
+def config_from_toml(text: str, name: str = "config.toml") -> Config:
+    """Every setting of a run, from the TOML text that `to_toml` wrote."""
+    return Config(**given_from_toml(text, name))
+
+
+def assigned(assignments: Iterable[str]) -> Given:
+    """The settings that `section.name=value` give, as after `--set`."""
+    given: Given = {}
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
         section, _, name = path.strip().partition(".")
@@ -422,19 +498,33 @@ def with_settings(config: Config, assignments: Iterable[str]) -> Config:
                 f"--set {shown(assignment)} is not of the form section.name=value.",
                 "For example: --set train.seed=7",
             )
-        values.setdefault(section, {})
-        if not isinstance(values[section], dict):
-            raise ConfigError(
-                f"--set {shown(assignment)}: {section} is not a section.",
-                suggestion(section, SECTIONS),
-            )
-        values[section][name] = toml_value(text.strip())
-    return Config(**values)
+        given = layered(given, {section: {name: toml_value(text.strip())}})
+    return given
 
 
-SECTIONS = tuple(
-    name for name, field in Config.model_fields.items() if isinstance(field.default, Settings)
-)
+def layered(*layers: Given) -> Given:
+    """The settings of several sources in one; where two speak of the same setting, the later wins."""
+    whole: Given = {}
+    for layer in layers:
+        for key, value in layer.items():
+            if isinstance(value, dict) != (key in SECTIONS):
+                raise ConfigError(
+                    f"{shown(key)} = {shown(value)} is not a section.", suggestion(key, SECTIONS)
+                )
+            whole[key] = {**whole.get(key, {}), **value} if key in SECTIONS else value
+    return whole
+
+
+def spelled_out(given: Given) -> Given:
+    """The settings with a named size, if there is one, as the numbers that it stands for."""
+    rest = {key: value for key, value in given.items() if key != "size"}
+    size = ModelConfig.preset(given["size"]).size() if "size" in given else {}
+    return layered({"model": size}, rest)
+
+
+def with_settings(config: Config, assignments: Iterable[str]) -> Config:
+    """The settings changed by `section.name=value`, as `--set` gives them."""
+    return Config(**layered(config.model_dump(), assigned(assignments)))
 
 
 def toml_value(text: str) -> Any:
@@ -476,25 +566,15 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 def explained(error: ValidationError, settings: type[Settings]) -> ConfigError:
     """Pydantic's first complaint in one sentence: which setting, what was found, what would do."""
     first = error.errors(include_url=False)[0]
-    section, names = SECTION_NAMES.get(settings, ""), [str(part) for part in first["loc"]]
-    known: Mapping[str, Any] = settings.model_fields
-    for name in names[:-1]:
-        nested = known[name].default if name in known else None
-        known = type(nested).model_fields if isinstance(nested, Settings) else {}
-    path = ".".join(filter(None, [section, *names]))
+    names = [str(part) for part in first["loc"]]
+    if settings is not Config:
+        names = [next(name for name, kind in SECTIONS.items() if kind is settings), *names]
+    known = (SECTIONS[names[0]] if len(names) > 1 and names[0] in SECTIONS else Config).model_fields
+    path, found = ".".join(names), shown(first["input"])
     if first["type"] == "extra_forbidden":
         return ConfigError(f"There is no setting {shown(path)}.", suggestion(names[-1], known))
-    advice = f"{first['msg']}."
     if first["type"] == "string_pattern_mismatch":  # examples say it better than a pattern
-        *others, last = known[names[-1]].examples or [known[names[-1]].description]
-        return ConfigError(
-            f'Invalid {names[-1]} "{shown(first["input"])}".',
-            f"Use {' or '.join(filter(None, [', '.join(others), last]))}.",
-        )
-    return ConfigError(f"{path} = {shown(first['input'])} will not do.", advice)
-
-
-SECTION_NAMES: dict[type[Settings], str] = {
-    ModelConfig: "model", TokenizerConfig: "tokenizer", DataConfig: "data", TrainConfig: "train",
-    DecodeConfig: "decode", LabelConfig: "labels",
-}  # fmt: skip
+        *others, last = known[names[-1]].examples or []
+        use = f"{', '.join(others)} or {last}" if others else last
+        return ConfigError(f'Invalid {names[-1]} "{found}".', f"Use {use}.")
+    return ConfigError(f"{path} = {found} will not do.", f"{first['msg']}.")

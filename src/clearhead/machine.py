@@ -59,6 +59,14 @@ def device_for(name: str) -> "torch.device":
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
+def wait_for(device: "torch.device") -> None:
+    """Synchronise: wait until the device has done all that it was given, so that it can be timed."""
+    import torch
+
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
 def keep_freed_memory() -> bool:
     """Tell glibc not to return large blocks to the system; True if it understood.
 

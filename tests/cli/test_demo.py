@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from clearhead.cli.main import main
-from clearhead.config import Config, DecodeConfig, TrainConfig, to_toml
+from clearhead.config import Config, to_toml
 from clearhead.demo import SHOWS, show
 
 
@@ -19,15 +19,15 @@ def shorten(monkeypatch, task, sizes, **settings):
         return [part[:n] for part, n in zip(whole(name), sizes, strict=True)]
 
     monkeypatch.setattr(show, "shipped", few)
-    monkeypatch.setattr(SHOWS[task], "settings", SHOWS[task].settings.but(**settings))
+    monkeypatch.setattr(SHOWS[task], "settings", SHOWS[task].settings | settings)
 
 
 @pytest.fixture
 def quick(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    train = TrainConfig(max_steps=3, validate_every=3, score_sample=5)
-    decode = DecodeConfig(beam=1, max_extra=2, guard=False)
+    train = {"max_steps": 3, "validate_every": 3, "score_sample": 5}
+    decode = {"beam": 1, "max_extra": 2, "guard": False}
     shorten(monkeypatch, "translation", (600, 5, 10), train=train, decode=decode)
     return tmp_path / "runs" / "demo"
 
@@ -104,10 +104,8 @@ def test_the_other_demos_train_show_measure_and_tell_what_to_type_next(
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    train = TrainConfig(max_steps=2, validate_every=2, threads=1)
-    shorten(
-        monkeypatch, task, (100, 10, 10), train=train, decode=DecodeConfig(beam=1, max_length=5)
-    )
+    train = {"max_steps": 2, "validate_every": 2, "threads": 1}
+    shorten(monkeypatch, task, (100, 10, 10), train=train, decode={"beam": 1, "max_length": 5})
     assert main(["demo", "--task", task]) == 0
     told = capsys.readouterr()
     assert "update 1 of 2" in told.err

@@ -152,7 +152,9 @@ def test_the_weights_of_another_model_are_refused_with_the_reason(run):
     other = CONFIG.model.but(d_ff=8)
     with pytest.raises(ModelFileError, match=r"weights of another model: .* is float32 \[8"):
         run.write_weights(Transformer(other).state_dict())
-    run.write_config(run.config().but(model=CONFIG.model.but(activation="gelu", norm="pre")))
+    run.write_config(
+        run.config().but(model=CONFIG.model.but(activation="gelu", embedding_norm=True))
+    )
     with pytest.raises(
         ModelFileError, match=r"norm.* is nothing, and the settings ask for float32 \[4\]"
     ):

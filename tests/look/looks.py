@@ -6,6 +6,7 @@ from clearhead.look import Look, replayed, tokens
 
 SMALL: dict[str, Any] = {
     "vocab_size": 23, "d_model": 16, "d_ff": 24, "n_heads": 4, "n_encoder_layers": 2, "n_decoder_layers": 2,
+    "norm": "post", "init": "xavier",
 }  # fmt: skip
 SHAPES: dict[str, dict[str, Any]] = {
     "the paper's": {},

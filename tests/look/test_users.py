@@ -31,7 +31,7 @@ TEXTS = [
 ] * 5
 SMALL = {"d_model": 16, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 2}
 RUNS = {
-    "translation": {},
+    "translation": {"norm": "post", "init": "xavier"},
     "chat": {"family": "decoder", "norm": "pre"},
     "writing": {"family": "decoder"},
     "classification": {"family": "encoder", "n_classes": 2},

@@ -12,6 +12,7 @@ from clearhead.model import Transformer
 
 SMALL: dict[str, Any] = {
     "vocab_size": 23, "d_model": 16, "d_ff": 24, "n_heads": 4, "n_encoder_layers": 2, "n_decoder_layers": 2,
+    "norm": "post", "init": "xavier",
 }  # fmt: skip
 
 

@@ -20,8 +20,8 @@ def n_parameters(config):
 
 
 BERT = {
-    "family": "encoder", "norm_eps": 1e-12, "activation": "gelu", "positions": "learned", "scale_embeddings": False,
-    "embedding_norm": True, "n_token_types": 2, "logit_bias": True,
+    "family": "encoder", "norm": "post", "norm_eps": 1e-12, "activation": "gelu", "positions": "learned",
+    "scale_embeddings": False, "embedding_norm": True, "n_token_types": 2, "logit_bias": True,
 }  # fmt: skip
 GPT2 = {
     "family": "decoder", "norm": "pre", "activation": "gelu_tanh", "positions": "learned", "scale_embeddings": False,

@@ -15,6 +15,8 @@ SIZE = {
     "d_ff": HIDDEN,
     "n_encoder_layers": 3,
     "n_decoder_layers": 3,
+    "norm": "post",
+    "init": "xavier",
 }
 
 

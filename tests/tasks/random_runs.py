@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 
-from clearhead.config import Config, DataConfig, ModelConfig, TokenizerConfig
+from clearhead.config import Config, TokenizerConfig
 from clearhead.folder import RunFolder
 from clearhead.model import Transformer
-from clearhead.tasks.defaults import with_defaults
+from clearhead.tasks.defaults import decide
 from clearhead.text import Tokenizer
 
 TEXTS = [
@@ -23,13 +23,13 @@ def random_folder(
 ) -> Path:
     """A run folder for a task; its output matrix is its own, so that it does not just repeat what it reads."""
     tokenizer = Tokenizer.learn(TEXTS, TokenizerConfig(method=method, vocab_size=300))
-    model = ModelConfig(
-        family=family, vocab_size=tokenizer.vocab_size, d_model=16, d_ff=16, n_heads=2, n_encoder_layers=1,
-        n_decoder_layers=1, tie="none",
-    )  # fmt: skip
+    model = {
+        "family": family, "vocab_size": tokenizer.vocab_size, "d_model": 16, "d_ff": 16, "n_heads": 2,
+        "n_encoder_layers": 1, "n_decoder_layers": 1, "tie": "none",
+    }  # fmt: skip
     if positions:
-        model = model.but(positions="learned", max_positions=positions)
-    config = with_defaults(Config(task=task, model=model, data=DataConfig(**data)))
+        model |= {"positions": "learned", "max_positions": positions}
+    config = Config(**decide(task, {"model": model, "data": data}))
     torch.manual_seed(0)
     folder = RunFolder.create(path, config, tokenizer)
     folder.write_weights(Transformer(config.model).state_dict())

@@ -4,14 +4,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from clearhead.config import (
-    Config,
-    DataConfig,
-    ModelConfig,
-    TokenizerConfig,
-    TrainConfig,
-    with_settings,
-)
+from clearhead.config import Given, assigned, layered
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit
 from clearhead.train import Report
@@ -43,20 +36,24 @@ def write_prose(path: Path, n: int = 200) -> Path:
     return path
 
 
-def small_config(file: Path, steps: int = 6, **settings: Any) -> Config:
-    config = Config(
-        model=ModelConfig(
-            d_model=16, d_ff=32, n_heads=2, n_encoder_layers=2, n_decoder_layers=1, dropout=0.1
-        ),
-        tokenizer=TokenizerConfig(method="words"),
-        data=DataConfig(files=(str(file),), batch_tokens=128, window=16),
-        train=TrainConfig(max_steps=steps, validate_every=max(1, steps // 2), threads=1),
-    )
-    return with_settings(
-        config, [f"{name.replace('__', '.')}={value}" for name, value in settings.items()]
-    )
+def small_config(file: Path, steps: int = 6, **settings: Any) -> Given:
+    given = {
+        "model": {
+            "d_model": 16,
+            "d_ff": 32,
+            "n_heads": 2,
+            "n_encoder_layers": 2,
+            "n_decoder_layers": 1,
+            "dropout": 0.1,
+        },
+        "tokenizer": {"method": "words"},
+        "data": {"files": [str(file)], "batch_tokens": 128, "window": 16},
+        "train": {"max_steps": steps, "validate_every": max(1, steps // 2), "threads": 1},
+    }
+    sets = [f"{name.replace('__', '.')}={value}" for name, value in settings.items()]
+    return layered(given, assigned(sets))
 
 
-def trained(task: str, config: Config, into: Path) -> list[Any]:
+def trained(task: str, given: Given, into: Path) -> list[Any]:
     """All that the training tells."""
-    return [report for report in fit(TASKS[task], config, into) if isinstance(report, Report)]
+    return [report for report in fit(TASKS[task], given, into) if isinstance(report, Report)]

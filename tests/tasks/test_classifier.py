@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import clearhead
-from clearhead.config import with_settings
 from clearhead.data.examples import Labelled
 from clearhead.errors import DataError, FolderError
 from clearhead.folder import RunFolder
@@ -225,9 +224,7 @@ def test_one_label_or_a_thousand_of_them_is_an_error_that_tells_the_order_of_col
 
 
 def test_a_folder_without_labels_is_no_classifier(place):
-    config = with_settings(
-        small_config(write_prose(place / "prose.txt"), 2), ["model.family=encoder"]
-    )
+    config = small_config(write_prose(place / "prose.txt"), 2, model__family="encoder")
     trained("pretraining", config, place / "prose")
     with pytest.raises(FolderError, match="cannot classify"):
         clearhead.Classifier.load(place / "prose")

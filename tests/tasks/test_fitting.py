@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 import clearhead
-from clearhead.config import Config, DataConfig, ModelConfig, TrainConfig
+from clearhead.config import Given, layered
 from clearhead.demo.show import shipped
 from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit
 from clearhead.train import StepReport
 
-SMALL = ModelConfig(d_model=16, d_ff=32, n_heads=2, n_encoder_layers=1, n_decoder_layers=1)
-TRAIN = TrainConfig(max_steps=6, save_every=2, validate_every=3, ema=0.9)
+SMALL = {"d_model": 16, "d_ff": 32, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1}
+TRAIN = {"max_steps": 6, "save_every": 2, "validate_every": 3, "ema": 0.9}
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +31,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return paths
 
 
-def settings(file: Path, task: str) -> Config:
-    data = DataConfig(files=(str(file),), window=32, batch_tokens=256)
-    return Config(task=task, model=SMALL, data=data, train=TRAIN)
+def settings(file: Path) -> Given:
+    data = {"files": [str(file)], "window": 32, "batch_tokens": 256}
+    return {"model": SMALL, "data": data, "train": TRAIN}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(
     family: str,
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    config = settings(files[name], task)
+    config = settings(files[name])
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     list(fit(TASKS[task], config, whole))
     for report in fit(TASKS[task], config, parts):
@@ -80,6 +80,6 @@ def test_the_form_of_a_chatbot_can_be_set(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    config = settings(files["pairs.tsv"], "chat")
-    list(fit(TASKS["chat"], config.but(model=SMALL.but(family="decoder")), tmp_path / "run"))
+    config = settings(files["pairs.tsv"])
+    list(fit(TASKS["chat"], layered(config, {"model": {"family": "decoder"}}), tmp_path / "run"))
     assert clearhead.load(tmp_path / "run").reads_question is False

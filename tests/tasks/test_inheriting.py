@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import clearhead
+from clearhead.config import layered
 from clearhead.errors import ConfigError, FolderError, TextError
 from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
@@ -39,7 +40,7 @@ def masked(place):
 def fine_tuned(place, name, **settings):
     """A classifier that begins with the masked-token run."""
     config = small_config(place / "reviews.tsv", **{"train__start": "../masked", **settings})
-    config = config.but(model={"dropout": 0.2}, tokenizer={})
+    config |= {"model": {"dropout": 0.2}, "tokenizer": {}}
     return trained("classification", config, place / name)
 
 
@@ -96,7 +97,7 @@ def test_frozen_layers_stay_and_the_others_learn(place, masked):
 
 def test_a_frozen_run_goes_on_as_if_it_had_not_stopped(place, masked):
     settings = {"steps": 6, "train__freeze": 1, "train__save_every": 1, "train__start": "../masked"}
-    config = small_config(place / "reviews.tsv", **settings).but(model={}, tokenizer={})
+    config = small_config(place / "reviews.tsv", **settings) | {"model": {}, "tokenizer": {}}
     trained("classification", config, place / "frozen-whole")
     half = fit(TASKS["classification"], config, place / "frozen-half")
     for report in half:
@@ -115,10 +116,10 @@ def test_another_tokenizer_is_refused_unless_new_vectors_are_asked_for(place, ma
     config = small_config(
         place / "reviews.tsv", 1, train__start="../masked", tokenizer__vocab_size=18
     )
-    config = config.but(model={})
+    config |= {"model": {}}
     with pytest.raises(ConfigError, match=r"makes another tokenizer.*\n.*train.new_vectors=true"):
         trained("classification", config, place / "refused")
-    asked = config.but(train=config.train.but(new_vectors=True, freeze=2))
+    asked = layered(config, {"train": {"new_vectors": True, "freeze": 2}})
     told = next(
         report
         for report in trained("classification", asked, place / "new")

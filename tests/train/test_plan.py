@@ -1,31 +1,30 @@
 """From the data, the machine and the time to a size, a batch and a number of updates."""
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.config import Config, DataConfig, ModelConfig, TrainConfig
+from clearhead.config import Config, Given, TrainConfig, layered
 from clearhead.errors import ConfigError
 from clearhead.train import next_token_loss, plan
-from clearhead.train.plan import Budget, parse_budget, planned
+from clearhead.train.plan import Budget, measured_speed, parse_budget, planned
+from clearhead.train.update import Outcome
 from train.tiny import SomePairs, tiny_model
 
 SPEEDS = {128: 20_000.0, 256: 6_000.0, 512: 900.0}
 """Tokens per second by width, as a machine with two cores has them."""
 
 
-@pytest.fixture(autouse=True)
-def machine(monkeypatch):
-    """A machine whose speed is known, so that nothing has to be measured."""
-    monkeypatch.setattr(plan, "probed", lambda model, *_: SPEEDS.get(model.d_model, 50_000.0))
-
-
-def plan_for(budget: str, n_tokens: int = 400_000, config: Config | None = None, world: int = 1):
-    def batches(batch_tokens):
-        return SomePairs(max(1, round(n_tokens / batch_tokens)))
-
+def plan_for(budget: str, n_tokens: int = 400_000, given: Given | None = None, world: int = 1):
+    decided = layered(given or {}, {"train": {"budget": budget}})
     return planned(
-        config or Config(), parse_budget(budget), n_tokens, next_token_loss(), batches, world
+        Config(**decided),
+        decided,
+        n_tokens=n_tokens,
+        n_batches=lambda batch_tokens: max(1, round(n_tokens / batch_tokens)),
+        speed=lambda model: SPEEDS.get(model.d_model, 50_000.0),
+        world=world,
     )
 
 
@@ -101,38 +100,58 @@ def test_every_plan_gives_its_reasons_and_its_number_of_updates(budget):
 
 def test_steps_and_epochs_mean_what_they_say():
     assert plan_for("123 steps").steps == 123
-    made = plan_for(
-        "3 epochs", n_tokens=409_600, config=Config(data=DataConfig(batch_tokens=4_096))
-    )
-    assert made.steps == 3 * 100
+    given = {"data": {"batch_tokens": 4_096}}
+    assert plan_for("3 epochs", n_tokens=409_600, given=given).steps == 3 * 100
 
 
 def test_processes_and_accumulated_batches_share_the_passes():
-    config = Config(data=DataConfig(batch_tokens=4_096), train=TrainConfig(accumulate=2))
-    assert plan_for("4 epochs", n_tokens=409_600, config=config, world=2).steps == 4 * 100 // 4
+    given = {"data": {"batch_tokens": 4_096}, "train": {"accumulate": 2}}
+    assert plan_for("4 epochs", n_tokens=409_600, given=given, world=2).steps == 4 * 100 // 4
 
 
-def test_what_is_given_stands():
-    given = Config(
-        model=ModelConfig(d_model=64),
-        data=DataConfig(batch_tokens=512),
-        train=TrainConfig(max_steps=7),
-    )
-    made = plan_for("1h", config=given)
-    assert made.config.model == given.model
-    assert made.config.data.batch_tokens == 512
+def test_what_is_decided_stands():
+    given = {"model": {"d_model": 64}, "data": {"batch_tokens": 512}, "train": {"max_steps": 7}}
+    made = plan_for("1h", given=given)
+    assert made.config == Config(**layered(given, {"train": {"budget": "1h"}}))
     assert made.steps == 7
     assert made.seconds is None
 
 
+def test_a_batch_of_the_default_size_that_is_decided_is_not_chosen_again():
+    chosen = plan_for("5 epochs", n_tokens=100_000)
+    decided = plan_for("5 epochs", n_tokens=100_000, given={"data": {"batch_tokens": 4_096}})
+    assert chosen.config.data.batch_tokens == 1_024
+    assert decided.config.data.batch_tokens == Config().data.batch_tokens == 4_096
+
+
 def test_a_plan_for_a_time_fills_it():
-    made = plan_for("1h", n_tokens=409_600, config=Config(data=DataConfig(batch_tokens=4_096)))
+    made = plan_for("1h", n_tokens=409_600, given={"data": {"batch_tokens": 4_096}})
     assert made.steps * 4_096 / SPEEDS[made.config.model.d_model] == pytest.approx(3_600, rel=0.01)
 
 
-def test_a_probe_measures_a_real_model(monkeypatch):
-    monkeypatch.undo()
-    assert (
-        plan.probed(tiny_model().config, TrainConfig(), next_token_loss(), SomePairs(), budget=0.1)
-        > 0
+def speed_on(device: str) -> float:
+    return measured_speed(
+        tiny_model().config,
+        TrainConfig(budget="5s"),
+        loss=next_token_loss(),
+        batches=SomePairs(),
+        device=torch.device(device),
     )
+
+
+def test_a_trial_measures_a_real_model():
+    assert speed_on("cpu") > 0
+
+
+def test_a_trial_runs_on_the_device_that_trains(monkeypatch):
+    seen = []
+
+    def record(objective, batches, *_):
+        seen.extend(parameter.device.type for parameter in objective.parameters())
+        return Outcome(1.0, 1.0, tokens=10, stop=False)
+
+    monkeypatch.setattr(plan, "update", record)
+    monkeypatch.setattr(plan, "optimizers", lambda *_: [])
+    monkeypatch.setattr(plan, "wait_for", lambda device: seen.append(device.type))
+    assert speed_on("meta") > 0
+    assert set(seen) == {"meta"}

@@ -37,8 +37,8 @@ def demo(
     console = Console(highlight=False, markup=False, width=min(100, Console().width))
     into = into or Path("runs", "demo" if task == "translation" else f"demo-{task}")
     folder, show = RunFolder(into), SHOWS[task](console, into)
-    config = show.config()
-    if folder.exists() and folder.config().data.files != config.data.files:
+    given = show.given()
+    if folder.exists() and folder.config().data.files != tuple(given["data"]["files"]):
         raise FolderError(
             f"{into} is a run of something else.",
             "Show the demo in another folder, with: --into RUN",
@@ -52,7 +52,7 @@ def demo(
         show.introduce()
         show.say("Training", show.training)
         with watch(into) as screen:
-            for report in fit(TASKS[task], config, into, screen.progress):
+            for report in fit(TASKS[task], given, into, screen.progress):
                 screen.show(report)
         if screen.stopped_by is not None:
             raise typer.Exit(128 + screen.stopped_by)

@@ -50,11 +50,14 @@ def pretrain(
     - `clearhead pretrain books/*.txt --objective next --into runs/books` (then write, or chat)
     - `clearhead pretrain books/*.txt --objective denoise --into runs/books` (then translate, or answer)
     """
-    from clearhead.cli.train import asked, begun_with, watched
+    from clearhead.cli.train import asked, watched
+    from clearhead.config import layered
     from clearhead.folder import RunFolder
     from clearhead.tasks.pretraining import OBJECTIVES
 
-    config, folder = asked(files, into, validation or [], budget, size, settings or [])
+    given, folder = asked(
+        files, into, validation=validation, budget=budget, size=size, start=start, sets=settings
+    )
     if not RunFolder(folder).exists():
-        config = config.but(model=config.model.but(family=OBJECTIVES[objective]))
-    watched("pretraining", begun_with(start, config, folder), folder)
+        given = layered(given, {"model": {"family": OBJECTIVES[objective]}})
+    watched("pretraining", given, folder)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from clearhead.config import Config
+    from clearhead.config import Given
     from clearhead.train import Report
     from clearhead.train.plan import Plan
 
@@ -65,78 +65,77 @@ def train(
     - `clearhead train config.toml --into runs/en-de`
     - `clearhead train reviews.tsv --task classification --from runs/books --into runs/mood`
     """
-    config, folder = asked(files, into, validation or [], budget, size, settings or [])
-    watched(task or task_of(config, folder), begun_with(start, config, folder), folder, tensorboard)
+    given, folder = asked(
+        files, into, validation=validation, budget=budget, size=size, start=start, sets=settings
+    )
+    watched(task or task_of(given, folder), given, folder, tensorboard)
 
 
-def watched(task: str, config: "Config", folder: Path, tensorboard: bool = False) -> None:
+def watched(task: str, given: "Given", folder: Path, tensorboard: bool = False) -> None:
     """Train with somebody watching; a signal that stops it is told by the exit code."""
     from clearhead.cli.display import watch
     from clearhead.tasks import TASKS
     from clearhead.tasks.fit import fit
 
     with watch(folder) as screen:
-        reports = fit(TASKS[task], config, folder, screen.progress)
+        reports = fit(TASKS[task], given, folder, screen.progress)
         for report in with_tensorboard(reports, folder) if tensorboard else reports:
             screen.show(report)
     if screen.stopped_by is not None:
         raise typer.Exit(128 + screen.stopped_by)
 
 
-def begun_with(start: Path | None, config: "Config", folder: Path) -> "Config":
-    """The settings with the run to begin with, if one is given, as it is seen from the folder."""
-    return (
-        config.but(train=config.train.but(start=os.path.relpath(start, folder)))
-        if start
-        else config
-    )
-
-
-def task_of(config: "Config", folder: Path) -> str:
+def task_of(given: "Given", folder: Path) -> str:
     """What a run is for, if there is one, and else what the settings say."""
+    from clearhead.config import Config
     from clearhead.folder import RunFolder
 
     run = RunFolder(folder)
-    return run.config().task if run.exists() else config.task
+    return run.config().task if run.exists() else Config(task=given.get("task", "translation")).task
 
 
 def asked(
     files: list[str],
     into: Path | None,
-    validation: list[str],
+    *,
+    validation: list[str] | None,
     budget: str | None,
     size: str | None,
-    sets: list[str],
-) -> "tuple[Config, Path]":
-    """The settings and the folder that a command line means."""
-    from clearhead.config import Config, read_config, with_settings
+    start: Path | None,
+    sets: list[str] | None,
+) -> "tuple[Given, Path]":
+    """The settings that a command line gives, and the folder that it means."""
+    from clearhead.config import DataConfig, Given, assigned, layered, read_given
     from clearhead.errors import ConfigError
     from clearhead.folder import RunFolder
 
-    config, origin = Config(), Path()
+    given: Given = {}
+    origin = Path()
     if len(files) == 1 and into is None and RunFolder(files[0]).exists():
         files, into = [], Path(files[0])
     elif len(files) == 1 and files[0].endswith(".toml"):
-        config, origin, files = read_config(Path(files[0])), Path(files[0]).parent, []
+        given, origin, files = read_given(Path(files[0])), Path(files[0]).parent, []
     if into is None:
         raise ConfigError(
             "There is no folder to train into.", "Give one, for example: --into runs/my-model"
         )
-    found = {
-        "files": files or config.data.files,
-        "validation_files": validation or config.data.validation_files,
+    data = DataConfig(**layered(given).get("data", {}))
+    paths = {
+        "files": [*map(Path, files)] or [origin / file for file in data.files],
+        "validation_files": [*map(Path, validation or ())]
+        or [origin / file for file in data.validation_files],
     }
-    seen = {
-        key: tuple(os.path.relpath(origin / path, into) for path in paths)
-        for key, paths in found.items()
-        if paths
+    train = {"budget": budget, "start": os.path.relpath(start, into) if start else None}
+    options = {
+        "data": {
+            name: [os.path.relpath(path, into) for path in each]
+            for name, each in paths.items()
+            if each
+        },
+        "train": {name: value for name, value in train.items() if value is not None},
+        **({"size": size} if size else {}),
     }
-    config = config.but(data=config.data.but(**seen))
-    if budget is not None:
-        config = config.but(train=config.train.but(budget=budget))
-    if size is not None:
-        config = config.but(model=config.model.preset(size))
-    return with_settings(config, sets), into
+    return layered(given, options, assigned(sets or ())), into
 
 
 def with_tensorboard(reports: "Iterator[Plan | Report]", folder: Path) -> "Iterator[Plan | Report]":

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Sequence
+from typing import ClassVar
 
-from clearhead.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainConfig
+from clearhead.config import Given
 from clearhead.demo.show import Show
 from clearhead.tasks import Chatbot
 
@@ -18,12 +19,12 @@ OPENINGS = (
 class ChatShow(Show):
     task = "chat"
     suffixes = ("jsonl",)
-    settings = Config(
-        model=ModelConfig.preset("tiny", n_decoder_layers=3, dropout=0.0),
-        tokenizer=TokenizerConfig(vocab_size=1_000),
-        data=DataConfig(batch_tokens=2_048),
-        train=TrainConfig(max_steps=480, validate_every=80, label_smoothing=0.0),
-    )
+    settings: ClassVar[Given] = {
+        "model": {"n_decoder_layers": 3, "dropout": 0.0},
+        "tokenizer": {"vocab_size": 1_000},
+        "data": {"batch_tokens": 2_048},
+        "train": {"max_steps": 480, "validate_every": 80, "label_smoothing": 0.0},
+    }
     about = (
         "Small talk",
         "A small grammar makes {train:,} conversations: greetings, names, towns, food, hobbies, "

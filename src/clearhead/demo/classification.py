@@ -1,6 +1,8 @@
 """A classifier learns to tell praise from blame, also where "not" turns it round."""
 
-from clearhead.config import Config, ModelConfig, TrainConfig
+from typing import ClassVar
+
+from clearhead.config import Given
 from clearhead.data.examples import labelled
 from clearhead.demo.show import Show
 from clearhead.tasks import Classifier
@@ -18,17 +20,17 @@ TEXTS = [
 class ClassificationShow(Show):
     task = "classification"
     suffixes = ("tsv",)
-    settings = Config(
-        model=ModelConfig.preset("tiny", n_encoder_layers=2, dropout=0.0),
-        train=TrainConfig(
-            max_steps=450,
-            validate_every=75,
-            optimizer="muon",
-            learning_rate=4e-3,
-            word_dropout=0.0,
-            label_smoothing=0.02,
-        ),
-    )
+    settings: ClassVar[Given] = {
+        "model": {"n_encoder_layers": 2, "dropout": 0.0},
+        "train": {
+            "max_steps": 450,
+            "validate_every": 75,
+            "optimizer": "muon",
+            "learning_rate": 4e-3,
+            "word_dropout": 0.0,
+            "label_smoothing": 0.02,
+        },
+    }
     about = (
         "Reviews",
         "A small grammar writes {train:,} reviews that are good, bad or mixed. Words such as not, "

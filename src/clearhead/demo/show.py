@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from rich.console import Console
 
-from clearhead.config import Config
+from clearhead.config import Given, layered
 from clearhead.disk import atomic_folder
 
 PARTS = ("train", "valid", "test")
@@ -25,7 +25,7 @@ class Show(ABC):
     task: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]]
     """How the names of its files of text end: one, or one for each language."""
-    settings: ClassVar[Config]
+    settings: ClassVar[Given]
     """A model that learns the text in a minute or two without a GPU."""
     about: ClassVar[tuple[str, str]]
     """A title, and what the text is like; {train} and {test} stand for the number of examples."""
@@ -41,14 +41,13 @@ class Show(ABC):
         self.console, self.into = console, into
         self.data = into.with_name(into.name + "-data")
 
-    def config(self) -> Config:
-        """All that the training needs to know; files are named as they are seen from the run."""
+    def given(self) -> Given:
+        """The settings to train with; files are named as they are seen from the run."""
         seen = Path(os.path.relpath(self.data, self.into))
         train, valid = (
-            tuple(str(seen / f"{part}.{suffix}") for suffix in self.suffixes) for part in PARTS[:2]
+            [str(seen / f"{part}.{suffix}") for suffix in self.suffixes] for part in PARTS[:2]
         )
-        data = self.settings.data.but(files=train, validation_files=valid)
-        return self.settings.but(task=self.task, data=data)
+        return layered(self.settings, {"data": {"files": train, "validation_files": valid}})
 
     def introduce(self) -> None:
         """Write the text to learn from, and show some of it."""

@@ -1,9 +1,10 @@
 """A translator learns English and German from nothing."""
 
 from itertools import combinations
+from typing import ClassVar
 
 from clearhead import metrics
-from clearhead.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainConfig
+from clearhead.config import Given
 from clearhead.demo.show import Show
 from clearhead.look import Alignment
 from clearhead.look.labelled import Heatmap
@@ -13,12 +14,17 @@ from clearhead.tasks import Translator
 class TranslationShow(Show):
     task = "translation"
     suffixes = ("en", "de")
-    settings = Config(
-        model=ModelConfig.preset("tiny", n_encoder_layers=2, n_decoder_layers=2, dropout=0.0),
-        tokenizer=TokenizerConfig(vocab_size=1_500),
-        data=DataConfig(batch_tokens=1_024),
-        train=TrainConfig(max_steps=600, validate_every=60, score_sample=100, label_smoothing=0.05),
-    )
+    settings: ClassVar[Given] = {
+        "model": {"n_encoder_layers": 2, "n_decoder_layers": 2, "dropout": 0.0},
+        "tokenizer": {"vocab_size": 1_500},
+        "data": {"batch_tokens": 1_024},
+        "train": {
+            "max_steps": 600,
+            "validate_every": 60,
+            "score_sample": 100,
+            "label_smoothing": 0.05,
+        },
+    }
     about = (
         "A phrasebook",
         "A small grammar makes {train:,} English sentences with their German: three genders, "

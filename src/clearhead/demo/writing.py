@@ -1,8 +1,9 @@
 """A writer learns to tell little stories, and to keep their heroes in mind."""
 
 import lzma
+from typing import ClassVar
 
-from clearhead.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainConfig
+from clearhead.config import Given
 from clearhead.demo.show import Show
 from clearhead.tasks import Writer
 
@@ -13,14 +14,14 @@ OPENING = "Once upon a time, there was a brave"
 class WritingShow(Show):
     task = "writing"
     suffixes = ("txt",)
-    settings = Config(
-        model=ModelConfig.preset("tiny", n_decoder_layers=3, dropout=0.0),
-        tokenizer=TokenizerConfig(method="bytes", vocab_size=800),
-        data=DataConfig(batch_tokens=2_048, window=128),
+    settings: ClassVar[Given] = {
+        "model": {"n_decoder_layers": 3, "dropout": 0.0},
+        "tokenizer": {"vocab_size": 800},
+        "data": {"batch_tokens": 2_048, "window": 128},
         # Copying a hero's name appears all at once, around update 400; half as many updates are
         # a matter of luck.
-        train=TrainConfig(max_steps=800, validate_every=100, label_smoothing=0.0),
-    )
+        "train": {"max_steps": 800, "validate_every": 100, "label_smoothing": 0.0},
+    }
     about = (
         "Stories",
         "A small grammar tells {train:,} little stories, one a line: a hero, a wish, what came of "

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from clearhead.config import Config, DecodeConfig
+from clearhead.config import Config, DecodeConfig, Given
 from clearhead.data.batches import Batches, ByLength, TextBatch, conversation_batch, pair_batch
 from clearhead.data.encoding import Encoding, Rows, conversation_encoding, pair_encoding
 from clearhead.data.examples import Conversation, Examples, Pair, conversations
@@ -295,11 +295,12 @@ class ChatTask(Task):
 
     @classmethod
     def resolve(
-        cls, config: Config, tokenizers: Tokenizers, examples: Iterable[Conversation], /
+        cls, decided: Given, tokenizers: Tokenizers, examples: Iterable[Conversation], /
     ) -> Config:
         """Questions with one answer each are for an encoder and a decoder, longer conversations for a decoder."""
+        config = Config(**decided)
         family = config.model.family
-        if "family" not in config.model.model_fields_set:
+        if "family" not in decided.get("model", {}):
             are_pairs = all(len(each.turns) == 2 for each in islice(examples, ENOUGH_TO_TELL))
             family = "encoder-decoder" if are_pairs else "decoder"
         return with_vocabularies(config, family, tokenizers)

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from clearhead import metrics
-from clearhead.config import Config
+from clearhead.config import Config, Given
 from clearhead.data.batches import Batches, ByLength, LabelBatch, label_batch
 from clearhead.data.encoding import Encoding, label_encoding
 from clearhead.data.examples import Examples, Labelled, labelled
@@ -216,9 +216,10 @@ class ClassificationTask(Task):
 
     @classmethod
     def resolve(
-        cls, config: Config, tokenizers: Tokenizers, examples: Iterable[Labelled], /
+        cls, decided: Given, tokenizers: Tokenizers, examples: Iterable[Labelled], /
     ) -> Config:
         """The labels and their weights; and a budget, where none is given: the passes that so many texts deserve."""
+        config = Config(**decided)
         counts, several, n_texts = Counter[str](), config.labels.several, 0
         for example in examples:
             counts.update(example.labels)

@@ -1,49 +1,41 @@
-"""Where a task does better with other settings than those of `config.py`, which suit translation."""
+"""What is decided before the data are seen: by the task, the size, the weights begun with, a person."""
 
-from typing import Any
+from clearhead.config import PRESETS, Given, layered, spelled_out
 
-from clearhead.config import Config
-
-DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
+DEFAULTS: dict[str, Given] = {
     "chat": {
-        "model": {"norm": "pre", "init": "small"},
         "train": {"label_smoothing": 0.0},
         "decode": {"beam": 1, "temperature": 0.6, "top_p": 0.9, "max_length": 60, "guard": False},
     },
     "classification": {
-        "model": {"norm": "pre", "init": "small", "n_encoder_layers": 2, "dropout": 0.3},
+        "model": {"n_encoder_layers": 2, "dropout": 0.3},
         "tokenizer": {"method": "words"},
         "data": {"batch_tokens": 1_024, "validation_share": 0.1},
         "train": {"optimizer": "adamw", "learning_rate": 1e-3, "word_dropout": 0.1},
     },
     "pretraining": {
-        "model": {"norm": "pre", "init": "small"},
         "data": {"max_length": 1_000_000},
     },
     "writing": {
-        "model": {"norm": "pre", "init": "small"},
         "tokenizer": {"method": "bytes"},
-        "data": {
-            "max_length": 1_000_000
-        },  # a line of any length is text; windows are cut elsewhere
+        # a line of any length is text; windows are cut elsewhere
+        "data": {"max_length": 1_000_000},
         "train": {"label_smoothing": 0.0},
         "decode": {"beam": 1, "temperature": 0.8, "min_p": 0.05, "max_length": 200, "guard": False},
     },
 }
+"""Where a task does better with other settings than those of `config.py`, which suit translation."""
 
-
-FINE_TUNING: dict[str, dict[str, Any]] = {
-    "train": {"learning_rate": 1e-3, "muon_learning_rate": 0.005}
-}
+FINE_TUNING: Given = {"train": {"learning_rate": 1e-3, "muon_learning_rate": 0.005}}
 """Smaller steps, whatever the task, for weights that another run has learned."""
 
 
-def with_defaults(config: Config) -> Config:
-    """The settings, filled up with the task's own where nobody has said otherwise."""
-    for chosen in ([FINE_TUNING] if config.train.start else []) + [DEFAULTS.get(config.task, {})]:
-        for section, values in chosen.items():
-            given = getattr(config, section)
-            config = config.but(
-                **{section: given.but(**(values | given.model_dump(exclude_unset=True)))}
-            )
-    return config
+def decide(task: str, given: Given, inherited: Given | None = None) -> Given:
+    """All that is decided about a new run of a task; later layers win, and at last what is given.
+
+    `inherited` are the settings that it takes over from a run that it begins with. What is not
+    decided is open: the plan may choose it, and else the default in `config.py` holds.
+    """
+    size = PRESETS.get(given.get("size", ""), {})
+    beginnings = () if inherited is None else (inherited, FINE_TUNING)
+    return layered(DEFAULTS.get(task, {}), size, *beginnings, spelled_out(given), {"task": task})

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from clearhead.config import SECTIONS, Config
+from clearhead.config import SECTIONS, Config, Given, Mark, TrainConfig, layered, mark, spelled_out
+from clearhead.data.batches import Batches
 from clearhead.data.lines import Progress
 from clearhead.data.store import Store
 from clearhead.errors import ConfigError, DataError, NotFiniteError
@@ -17,7 +18,7 @@ from clearhead.machine import device_for, keep_freed_memory
 from clearhead.model import build
 from clearhead.tasks.card import card
 from clearhead.tasks.corpus import Corpus
-from clearhead.tasks.defaults import with_defaults
+from clearhead.tasks.defaults import decide
 from clearhead.tasks.inherit import inherit, like, started_from
 from clearhead.tasks.looking import Camera
 from clearhead.tasks.task import Task
@@ -33,34 +34,31 @@ from clearhead.train import (
     stop_on_signals,
     train,
 )
-from clearhead.train.plan import Plan, parse_budget, planned
-
-MAY_CHANGE = frozenset({
-    "budget", "validate_every", "save_every", "keep_checkpoints", "patience", "skip_nonfinite", "film",
-})  # fmt: skip
-"""Training settings in which a run may differ from the one that it goes on with: they change no update."""
+from clearhead.train.plan import Plan, measured_speed, parse_budget, planned
 
 
 def fit(
-    task: type[Task], config: Config, into: Path, progress: Progress = lambda *_: None
+    task: type[Task], given: Given, into: Path, progress: Progress = lambda *_: None
 ) -> Iterator[Plan | Report]:
-    """Train to the end, or go on where a run in this folder stopped: first the plan, then the reports."""
+    """Train to the end, or go on where a run in this folder stopped: the plan, then the reports."""
     begin = time.monotonic()
     keep_freed_memory()
     folder = RunFolder(into)
-    if folder.exists():
-        config = continued(folder.config(), config, folder)
+    is_new = not folder.exists()
+    decided = decided_for(task.name, given, into) if is_new else {}
+    config = Config(**decided) if is_new else continued(folder, given, task.name)
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
     device = device_for(config.train.device)
     corpus: Corpus | None = None
     with joined_ranks(device) as ranks, folder.lock() if ranks.first else nullcontext():
         if ranks.first and not folder.exists():
-            corpus = create(task, config, into, progress, ranks.world)
+            corpus = create(
+                task, decided, into, progress=progress, world=ranks.world, device=device
+            )
         ranks.wait()
-        stored = RunFolder.open(into).config()
-        config = continued(stored, config, folder)
-        if ranks.first and config != stored:
+        config = continued(folder, given, task.name)
+        if ranks.first and config != folder.config():
             folder.write_config(config)
         corpus = corpus or Corpus(task, config.data, into, progress)
         made = task(config, folder.tokenizers())
@@ -70,7 +68,7 @@ def fit(
         refuse_other_examples(store, folder)
         torch.manual_seed(config.train.seed)
         model = build(config.model)
-        if (base := started_from(config, folder.path)) and folder.checkpoints.newest() is None:
+        if (base := started_from(config.train.start, into)) and folder.checkpoints.newest() is None:
             inherited = inherit(model, base, made.tokenizers)
             if ranks.first and all(line["kind"] != "inherited" for line in folder.log.lines()):
                 folder.log.write(inherited.line())
@@ -98,32 +96,56 @@ def fit(
             yield from recorded(job, folder, config)
 
 
-def create(task: type[Task], config: Config, into: Path, progress: Progress, world: int) -> Corpus:
-    """Make a new run folder: learn the tokenizers and choose all that the settings leave open."""
+def decided_for(task: str, given: Given, into: Path) -> Given:
+    """All that is decided about a new run, also by the one that it begins with."""
+    first = decide(task, given)
+    base = started_from(TrainConfig(**first.get("train", {})).start, into)
+    return decide(task, given, like(base, given)) if base else first
+
+
+def create(
+    task: type[Task],
+    decided: Given,
+    into: Path,
+    *,
+    progress: Progress,
+    world: int,
+    device: torch.device,
+) -> Corpus:
+    """Make a new run folder: learn the tokenizers and choose all that is not decided."""
+    config = Config(**decided)
     if not config.data.files:
         raise ConfigError(
             "There is nothing to learn from: data.files is empty.", "Name the training files."
         )
-    base = started_from(config, into)
-    config = with_defaults((like(base, config) if base else config).but(task=task.name))
+    base = started_from(config.train.start, into)
     corpus = Corpus(task, config.data, into, progress)
     tokenizers = (
         base.tokenizers()
         if base and not config.train.new_vectors
         else corpus.tokenizers(config.tokenizer)
     )
-    config = task.resolve(config, tokenizers, corpus.examples)
+    config = task.resolve(decided, tokenizers, corpus.examples)
     made = task(config, tokenizers)
     store = corpus.store(made)
     progress("measuring this machine", 0, None)
+
+    def batches(batch_tokens: int) -> Batches[Any]:
+        data = config.data.but(batch_tokens=batch_tokens)
+        return task(config.but(data=data), tokenizers).batches(store)
+
     plan = planned(
         config,
-        parse_budget(config.train.budget),
+        decided,
         n_tokens=made.n_predictions(store),
-        loss=made.loss,
-        batches=lambda size: task(
-            config.but(data=config.data.but(batch_tokens=size)), tokenizers
-        ).batches(store),
+        n_batches=lambda batch_tokens: len(batches(batch_tokens)),
+        speed=lambda model: measured_speed(
+            model,
+            config.train,
+            loss=made.loss,
+            batches=batches(config.data.batch_tokens),
+            device=device,
+        ),
         world=world,
     )
     source, target = tokenizers
@@ -149,33 +171,37 @@ def notes(training: Store, validation: Store) -> list[str]:
     ]
 
 
-def continued(stored: Config, given: Config, folder: RunFolder) -> Config:
-    """The run's own settings, with those changes that leave the updates as they are; others are refused."""
-    changes: dict[str, Any] = {}
-    for section in SECTIONS:
-        for name in getattr(given, section).model_fields_set:
-            before, now = (
-                getattr(getattr(stored, section), name),
-                getattr(getattr(given, section), name),
+def continued(folder: RunFolder, given: Given, task: str) -> Config:
+    """The run's settings with those given now; such as would change its updates are refused."""
+    stored = folder.config()
+    now = Config(**layered(stored.model_dump(), spelled_out(given), {"task": task}))
+    for name, before, after in differences(stored, now):
+        if not may_change(name, before, after):
+            raise ConfigError(
+                f"{folder.path} was begun with {name} = {before}, and {after} would make it "
+                "another run.",
+                "Leave the setting out to go on, or begin anew with another --into.",
             )
-            if before == now or section == "decode":
-                continue
-            if (
-                section != "train"
-                or name not in MAY_CHANGE
-                or (name == "budget" and not are_times(before, now))
-            ):
-                raise ConfigError(
-                    f"{folder.path} was begun with {section}.{name} = {before}, and {now} would make it another run.",
-                    "Leave the setting out to go on, or begin anew with another --into.",
-                )
-            changes[name] = now
-    return stored.but(train=stored.train.but(**changes)) if changes else stored
+    return now
 
 
-def are_times(*budgets: str) -> bool:
-    """Whether these are times, of which a run may have more or less; steps and epochs shape it from the beginning."""
-    return all(parse_budget(budget).seconds is not None for budget in budgets)
+def differences(one: Config, other: Config) -> Iterator[tuple[str, Any, Any]]:
+    """The settings in which two configs differ: name and both values."""
+    if one.task != other.task:
+        yield "task", one.task, other.task
+    for section, kind in SECTIONS.items():
+        for name in kind.model_fields:
+            values = [getattr(getattr(config, section), name) for config in (one, other)]
+            if values[0] != values[1]:
+                yield f"{section}.{name}", *values
+
+
+def may_change(name: str, before: Any, after: Any) -> bool:
+    """Whether a run may go on with another value: a time may grow; steps and epochs shape a run."""
+    if name == "train.budget":
+        return all(parse_budget(budget).seconds is not None for budget in (before, after))
+    section, _, setting = name.partition(".")
+    return section in SECTIONS and mark(section, setting) is Mark.FREE
 
 
 def plan_in(folder: RunFolder, config: Config) -> Plan:

@@ -7,15 +7,13 @@ from pathlib import Path
 
 import torch
 
-from clearhead.config import Config
-from clearhead.errors import ConfigError, FolderError
+from clearhead.config import Given, Mark, mark
+from clearhead.errors import ConfigError, FolderError, shown
 from clearhead.folder import RunFolder
 from clearhead.model import Transformer
 from clearhead.text import Tokenizer
 from clearhead.train import Report
 
-OWN = {"family", "vocab_size", "source_vocab_size", "n_classes", "dropout", "attention_dropout"}
-"""Settings of the model that do not shape what is taken over: the task, or the person, decides them."""
 PER_TOKEN = {"tokens.weight", "source_tokens.weight", "head.tokens.weight", "head.bias"}
 """Weights with a row for each token."""
 
@@ -50,34 +48,31 @@ def places(names: Iterable[str]) -> str:
     return f" ({', '.join(sorted({name.partition('.')[0] for name in names}))})" if names else ""
 
 
-def started_from(config: Config, into: Path) -> RunFolder | None:
+def started_from(start: str, into: Path) -> RunFolder | None:
     """The run that a new one begins with, if there is one."""
-    return (
-        RunFolder.open(Path(os.path.relpath(into / config.train.start)))
-        if config.train.start
-        else None
-    )
+    return RunFolder.open(Path(os.path.relpath(into / start))) if start else None
 
 
-def like(base: RunFolder, config: Config) -> Config:
-    """The settings with the shape and the tokenizer of the other run; another tokenizer must be asked for."""
+def like(base: RunFolder, given: Given) -> Given:
+    """The shape and the tokenizer of the other run; another tokenizer must be asked for."""
     theirs = base.config()
-    shape = {name: value for name, value in theirs.model.model_dump().items() if name not in OWN}
-    config = config.but(
-        model=config.model.but(**(shape | config.model.model_dump(exclude_unset=True)))
-    )
-    if config.train.new_vectors:
-        return config
-    for name, value in config.tokenizer.model_dump(exclude_unset=True).items():
-        if name in ("method", "vocab_size") and value != getattr(theirs.tokenizer, name):
+    model = {
+        name: value
+        for name, value in theirs.model.model_dump().items()
+        if mark("model", name) in (Mark.SIZE, Mark.SHAPE)
+    }
+    if given.get("train", {}).get("new_vectors"):
+        return {"model": model}
+    tokenizer = theirs.tokenizer.model_dump(exclude={"dropout"})
+    for name, value in given.get("tokenizer", {}).items():
+        if name in tokenizer and value != tokenizer[name]:
             raise ConfigError(
-                f"tokenizer.{name} = {value} makes another tokenizer than that of {base.path}, and its token vectors "
-                f"would be lost.",
+                f"tokenizer.{name} = {shown(value)} makes another tokenizer than that of "
+                f"{base.path}, and its token vectors would be lost.",
                 "Leave the setting out, or keep the vectors of the tokens that both have: "
                 "--set train.new_vectors=true",
             )
-    dropout = config.tokenizer.dropout
-    return config.but(tokenizer=theirs.tokenizer.but(dropout=dropout))
+    return {"model": model, "tokenizer": tokenizer}
 
 
 @torch.no_grad()

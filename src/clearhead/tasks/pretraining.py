@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from clearhead.config import Config
+from clearhead.config import Config, Given
 from clearhead.data.batches import Batches
 from clearhead.data.noise import Denoised, Masked
 from clearhead.data.store import Store
@@ -138,7 +138,8 @@ class PretrainingTask(WritingTask):
     name = "pretraining"
 
     @classmethod
-    def resolve(cls, config: Config, tokenizers: Tokenizers, _examples: Iterable[str], /) -> Config:
+    def resolve(cls, decided: Given, tokenizers: Tokenizers, _examples: Iterable[str], /) -> Config:
+        config = Config(**decided)
         return with_vocabularies(config, config.model.family, tokenizers)
 
     def n_predictions(self, store: Store) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from clearhead.config import Config
+from clearhead.config import Config, Given
 from clearhead.data.batches import Batches
 from clearhead.data.encoding import Encoding
 from clearhead.data.examples import Examples
@@ -37,8 +37,8 @@ class Task(ABC):
 
     @classmethod
     @abstractmethod
-    def resolve(cls, config: Config, tokenizers: Tokenizers, examples: Iterable[Any], /) -> Config:
-        """The settings, with those that follow from the tokenizers and the examples."""
+    def resolve(cls, decided: Given, tokenizers: Tokenizers, examples: Iterable[Any], /) -> Config:
+        """The settings that are decided, and those that follow from the tokenizers and the examples."""
 
     @property
     @abstractmethod

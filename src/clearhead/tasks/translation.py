@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, overload
 
 from clearhead import metrics
-from clearhead.config import Config, DecodeConfig
+from clearhead.config import Config, DecodeConfig, Given
 from clearhead.data.batches import Batches, ByLength, PairBatch, Recut, pair_batch
 from clearhead.data.encoding import Encoding, pair_encoding
 from clearhead.data.examples import Examples, Pair, pairs
@@ -326,9 +326,9 @@ class TranslationTask(Task):
 
     @classmethod
     def resolve(
-        cls, config: Config, tokenizers: Tokenizers, _examples: Iterable[Pair], /
+        cls, decided: Given, tokenizers: Tokenizers, _examples: Iterable[Pair], /
     ) -> Config:
-        return with_vocabularies(config, "encoder-decoder", tokenizers)
+        return with_vocabularies(Config(**decided), "encoder-decoder", tokenizers)
 
     @property
     def encoding(self) -> Encoding:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from clearhead.config import Config, DecodeConfig
+from clearhead.config import Config, DecodeConfig, Given
 from clearhead.data.batches import Batches, TextBatch, Windows
 from clearhead.data.encoding import Encoding, text_encoding
 from clearhead.data.examples import Examples, running_text
@@ -296,8 +296,8 @@ class WritingTask(Task):
         return (example,)
 
     @classmethod
-    def resolve(cls, config: Config, tokenizers: Tokenizers, _examples: Iterable[str], /) -> Config:
-        return with_vocabularies(config, "decoder", tokenizers)
+    def resolve(cls, decided: Given, tokenizers: Tokenizers, _examples: Iterable[str], /) -> Config:
+        return with_vocabularies(Config(**decided), "decoder", tokenizers)
 
     @property
     def encoding(self) -> Encoding:

@@ -1,4 +1,4 @@
-"""From the data, the machine and the time there is to a size, a batch and a number of updates, each with its reason."""
+"""From data, speed and budget to a size, a batch and a number of updates, each with its reason."""
 
 import re
 import time
@@ -6,8 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from clearhead.config import Config, ModelConfig, TrainConfig
+import torch
+
+from clearhead.config import Config, Given, ModelConfig, TrainConfig
 from clearhead.data.batches import Batches
+from clearhead.machine import wait_for
 from clearhead.model import build
 from clearhead.train.loss import Loss
 from clearhead.train.optimizer import optimizers
@@ -30,10 +33,6 @@ MOST_UPDATES = 1_000_000
 BATCH_TOKENS = (1_024, 2_048, 4_096, 8_192)
 PROBE_SECONDS, PROBE_SHARE = 4.0, 0.02
 """How long a size is tried out, at most, and of the time there is."""
-OTHER_THAN_SIZE = {
-    "family", "vocab_size", "source_vocab_size", "n_classes", "tie", "norm", "init", "dropout", "attention_dropout",
-}  # fmt: skip
-"""Settings of the model that do not fix its size."""
 
 
 @dataclass(frozen=True)
@@ -72,36 +71,39 @@ class Plan:
 
 def planned(
     config: Config,
-    budget: Budget,
+    decided: Given,
+    *,
     n_tokens: int,
-    loss: Loss,
-    batches: Callable[[int], Batches[Any]],
+    n_batches: Callable[[int], int],
+    speed: Callable[[ModelConfig], float],
     world: int = 1,
 ) -> Plan:
-    """Settings with all that was left open chosen; `n_tokens` are predicted in a pass, `batches` makes them by size.
+    """The settings with the size, the batch and the updates chosen, where they are not decided.
 
-    A number of updates that was given stands, whatever the time; `world` processes see as many batches in an update.
+    It is a pure function: `n_tokens` are predicted in a pass, `n_batches` says how many batches of a
+    size that makes, `speed` how many tokens a second a model of a shape learns from. A number of
+    updates that was given stands, whatever the time; `world` processes see as many batches in an update.
     """
     reasons: list[str] = []
+    budget = parse_budget(config.train.budget)
     if budget.seconds is not None:
-        config, speed, reasons = sized(config, budget.seconds, n_tokens, loss, batches)
-        total = speed * budget.seconds * world
+        config, fast, reasons = sized(config, decided, budget.seconds, n_tokens, speed)
+        total = fast * budget.seconds * world
     else:
         total = n_tokens * (budget.epochs or default_epochs(n_tokens))
-    if "batch_tokens" not in config.data.model_fields_set:
-        largest = max(
-            [size for size in BATCH_TOKENS if total / size >= UPDATES], default=BATCH_TOKENS[0]
-        )
+    if "batch_tokens" not in decided.get("data", {}):
+        fitting = [size for size in BATCH_TOKENS if total / size >= UPDATES]
+        largest = max(fitting, default=BATCH_TOKENS[0])
         config = config.but(data=config.data.but(batch_tokens=largest))
         reasons.append(f"batches of {largest:,} tokens: about {total / largest:,.0f} updates")
-    n_batches = len(batches(config.data.batch_tokens)) / config.train.accumulate / world
+    per_pass = n_batches(config.data.batch_tokens) / config.train.accumulate / world
     steps = (
         config.train.max_steps
         or budget.steps
-        or min(MOST_UPDATES, max(1, round(total / n_tokens * n_batches)))
+        or min(MOST_UPDATES, max(1, round(total / n_tokens * per_pass)))
     )
     reasons.append(
-        f"{steps:,} updates: {steps / n_batches:.1f} passes of {n_tokens:,} predictions each"
+        f"{steps:,} updates: {steps / per_pass:.1f} passes of {n_tokens:,} predictions each"
     )
     seconds = None if config.train.max_steps else budget.seconds
     return Plan(config.but(train=config.train.but(max_steps=steps)), steps, seconds, tuple(reasons))
@@ -114,46 +116,50 @@ def default_epochs(n_tokens: int) -> float:
 
 def sized(
     config: Config,
+    decided: Given,
     seconds: float,
     n_tokens: int,
-    loss: Loss,
-    batches: Callable[[int], Batches[Any]],
+    speed: Callable[[ModelConfig], float],
 ) -> tuple[Config, float, list[str]]:
-    """The largest size that gets through the data often enough in the time, its speed in tokens/s, and the reasons."""
-    given = config.model.model_dump(exclude_unset=True)
-    if not given.keys() <= OTHER_THAN_SIZE:
-        speed = probed(config.model, config.train, loss, batches(config.data.batch_tokens), seconds)
-        return config, speed, [f"the model as given: {speed:,.0f} tokens/s on this machine"]
-    speed = 0.0
+    """The largest size that gets through the data often enough in the time, its speed, the reasons."""
+    if config.model.size().keys() & decided.get("model", {}).keys():
+        fast = speed(config.model)
+        return config, fast, [f"the size that was given: {fast:,.0f} tokens/s on this machine"]
+    best = 0.0
     reasons: list[str] = []
     for name in SIZES:
-        model = ModelConfig.preset(name, **given)
-        measured = probed(model, config.train, loss, batches(config.data.batch_tokens), seconds)
-        passes = measured * seconds / n_tokens
-        about = f"{measured:,.0f} tokens/s on this machine would see the data {passes:.1f} times"
-        if (
-            speed
-            and passes < PASSES
-            and measured * seconds / config.data.batch_tokens < ENOUGH_UPDATES
-        ):
-            return config, speed, [*reasons, f"not {name}: {about}, which is too few for its size"]
-        config, speed, reasons = config.but(model=model), measured, [f"{name}: {about}"]
-    return config, speed, reasons
+        model = config.model.but(**ModelConfig.preset(name).size())
+        fast = speed(model)
+        passes = fast * seconds / n_tokens
+        about = f"{fast:,.0f} tokens/s on this machine would see the data {passes:.1f} times"
+        enough = passes >= PASSES or fast * seconds / config.data.batch_tokens >= ENOUGH_UPDATES
+        if best and not enough:
+            return config, best, [*reasons, f"not {name}: {about}, which is too few for its size"]
+        config, best, reasons = config.but(model=model), fast, [f"{name}: {about}"]
+    return config, best, reasons
 
 
-def probed(
-    model: ModelConfig, train: TrainConfig, loss: Loss, batches: Batches[Any], budget: float
+def measured_speed(
+    model: ModelConfig,
+    train: TrainConfig,
+    *,
+    loss: Loss,
+    batches: Batches[Any],
+    device: torch.device,
 ) -> float:
-    """Tokens per second that a model of this shape learns from on this machine."""
-    enough = min(PROBE_SECONDS, PROBE_SHARE * budget)
-    transformer = build(model)
+    """Tokens per second that a model of this shape learns from on the device, as a trial shows."""
+    seconds = parse_budget(train.budget).seconds or PROBE_SECONDS
+    enough = min(PROBE_SECONDS, PROBE_SHARE * seconds)
+    transformer = build(model).to(device)
     objective, optimizer = Objective(transformer, loss, train), optimizers(transformer, train)
     n_tokens, begin, place = 0, 0.0, 0
     while place < 2 or time.monotonic() - begin < enough:
         if place == 1:  # the first update also warms up
+            wait_for(device)
             n_tokens, begin = 0, time.monotonic()
         n_tokens += update(objective, [batches.batch(place)], place, train.clip, 1, Ranks()).tokens
         for each in optimizer:
             each.step()
         place += 1
+    wait_for(device)
     return n_tokens / (time.monotonic() - begin)
