@@ -12,7 +12,7 @@ from clearhead.data.examples import Labelled
 from clearhead.errors import DataError, FolderError
 from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
-from clearhead.tasks.classification import fitted_temperature, probabilities, said
+from clearhead.tasks.classification import chosen_labels, fitted_temperature, probabilities
 from clearhead.tasks.evaluation import assess
 from clearhead.tasks.fit import fit
 from tasks.small import small_config, trained, write_prose, write_reviews
@@ -96,7 +96,7 @@ def test_of_several_labels_all_are_said_that_are_likelier_than_not_or_else_the_l
 def test_calibration_changes_no_label(scores, temperature, several):
     scores = torch.tensor(scores)
     assert (
-        said(scores / temperature, several) == said(scores, several)
+        chosen_labels(scores / temperature, several) == chosen_labels(scores, several)
         or (scores / temperature == 0).any()
     )
 

@@ -31,7 +31,7 @@ def chat(
     seed: options.Seed = None,
     settings: options.DecodeSettings = None,
 ) -> None:
-    """Talk with a chatbot: line by line on a terminal, with what was said before in mind; in a pipe, line for line.
+    """Talk with a chatbot, which remembers what was said; in a pipe, each line gets one line.
 
     - `clearhead chat runs/chat`
     - `clearhead chat runs/chat --temperature 0.9 --seed 3`
@@ -57,7 +57,7 @@ def chat(
 
 
 def answer_lines(bot: "Chatbot", decode: "DecodeConfig") -> None:
-    """One conversation from stdin; a blank line is answered with a blank line and begins another."""
+    """Answer the lines of stdin; a blank line is answered with a blank line and begins anew."""
     from clearhead.data.lines import Lines
 
     for line in Lines("-"):

@@ -1,4 +1,4 @@
-"""Training as one watches it: a live picture on a terminal, plain lines in a pipe; both on stderr."""
+"""Training as one watches it, on stderr: a live picture on a terminal, plain lines in a pipe."""
 
 import time
 from collections.abc import Iterator
@@ -21,12 +21,11 @@ HEIGHT, WIDTH = 6, 64
 SMOOTHING = 0.95
 
 
-class Screen:
+class Display:
     """What the reports have told so far; both displays draw from it."""
 
     def __init__(self, folder: Path, console: Console) -> None:
         self.folder, self.console = folder, console
-        self.plan: Plan | None = None
         self.step: StepReport | None = None
         self.validation: Validation | None = None
         self.best: Validation | None = None
@@ -34,16 +33,12 @@ class Screen:
         self.speed = 0.0
         self.stopped_by: int | None = None
 
-    def note(self, report: Plan | Report) -> None:
-        """Take in a report."""
-        if isinstance(report, Plan):
-            self.plan = report
-        elif isinstance(report, StepReport):
+    def take_in(self, report: Plan | Report) -> None:
+        """Remember what a report tells."""
+        if isinstance(report, StepReport):
             if self.step is not None and report.seconds > self.step.seconds:
                 speed = report.tokens / (report.seconds - self.step.seconds)
-                self.speed = (
-                    speed if not self.speed else SMOOTHING * self.speed + (1 - SMOOTHING) * speed
-                )
+                self.speed += (1 - SMOOTHING if self.speed else 1) * (speed - self.speed)
             self.step = report
             self.losses.append(report.loss)
         elif isinstance(report, Validation):
@@ -52,7 +47,7 @@ class Screen:
         elif isinstance(report, Stopped):
             self.stopped_by = report.signal
 
-    def said(self, report: Plan | Report) -> str | None:
+    def sentence(self, report: Plan | Report) -> str | None:
         """The sentence for a report that deserves one."""
         match report:
             case Plan():
@@ -62,7 +57,10 @@ class Screen:
                 best = " (best so far)" if report.best else ""
                 return f"update {report.step:,}: validation loss {report.loss:.3f}{score}{best}"
             case Correction():
-                return f"update {report.step:,}: the pace changed; there will be {report.steps:,} updates in all"
+                return (
+                    f"update {report.step:,}: the pace changed; "
+                    f"there will be {report.steps:,} updates in all"
+                )
             case Inherited():
                 return str(report)
             case Note():
@@ -70,7 +68,10 @@ class Screen:
             case Stopped(signal=None):
                 return f"update {report.step:,}: stopped, {report.reason}"
             case Stopped():
-                return f"Stopped after update {report.step:,}. Go on with: clearhead train {self.folder}"
+                return (
+                    f"Stopped after update {report.step:,}. "
+                    f"Go on with: clearhead train {self.folder}"
+                )
             case Chosen():
                 by_loss = self.validation is not None and self.validation.score is None
                 shown = {
@@ -82,7 +83,7 @@ class Screen:
         return None
 
 
-class Lines(Screen):
+class PlainDisplay(Display):
     """Plain lines, for logs and pipes."""
 
     every = 20.0
@@ -92,40 +93,39 @@ class Lines(Screen):
     def progress(self, what: str, done: int, total: int | None) -> None:
         if time.monotonic() - self.told > self.every or not done:
             self.told = time.monotonic()
-            self.console.print(
-                f"{what}{f' {done:,}' if done else ''}{f' of {total:,}' if total else ''} …"
-            )
+            self.console.print(doing(what, done, total))
 
     def show(self, report: Plan | Report) -> None:
-        self.note(report)
+        self.take_in(report)
         if isinstance(report, StepReport) and (
             time.monotonic() - self.told > self.every or report.step == 1
         ):
             self.told = time.monotonic()
             self.console.print(
-                f"update {report.step:,} of {report.steps:,}, pass {report.epoch:.1f}: loss {report.loss:.3f}, "
-                f"{self.speed:,.0f} tokens/s, learning rate {report.learning_rate:.2g}, {time_left(report)} left"
+                f"update {report.step:,} of {report.steps:,}, pass {report.epoch:.1f}: "
+                f"loss {report.loss:.3f}, {self.speed:,.0f} tokens/s, "
+                f"learning rate {report.learning_rate:.2g}, {time_left(report)} left"
             )
-        elif sentence := self.said(report):
+        elif sentence := self.sentence(report):
             self.console.print(sentence)
         if isinstance(report, Validation):
             for source, answer in report.samples:
                 self.console.print(f"    {source}\n  → {answer}")
 
 
-class Picture(Screen):
+class LiveDisplay(Display):
     """A picture that is drawn anew a few times a second."""
 
     live: Live
     doing = "starting"
 
     def progress(self, what: str, done: int, total: int | None) -> None:
-        self.doing = f"{what}{f' {done:,}' if done else ''}{f' of {total:,}' if total else ''} …"
+        self.doing = doing(what, done, total)
         self.live.update(self.drawn())
 
     def show(self, report: Plan | Report) -> None:
-        self.note(report)
-        if not isinstance(report, Validation) and (sentence := self.said(report)):
+        self.take_in(report)
+        if not isinstance(report, Validation) and (sentence := self.sentence(report)):
             self.live.console.print(sentence)
         self.live.update(self.drawn())
 
@@ -171,15 +171,10 @@ class Picture(Screen):
     def curve(self) -> RenderableType:
         values = self.losses[3:] or self.losses
         rows = [Text(line, style="cyan") for line in plot(values, WIDTH, HEIGHT)]
+        labels = {0: f"{max(values):.2f}", HEIGHT - 1: f"{min(values):.2f}"}
         table = Table.grid(padding=(0, 1))
         for number, row in enumerate(rows):
-            label = (
-                f"{max(values):.2f}"
-                if number == 0
-                else f"{min(values):.2f}"
-                if number == HEIGHT - 1
-                else ""
-            )
+            label = labels.get(number, "")
             table.add_row(Text(label, style="dim"), row)
         return table
 
@@ -193,19 +188,20 @@ class Picture(Screen):
 
 
 @contextmanager
-def watch(folder: Path) -> "Iterator[Lines | Picture]":
+def watch(folder: Path) -> Iterator[PlainDisplay | LiveDisplay]:
     """The display that fits where stderr goes."""
     console = Console(stderr=True, highlight=False, markup=False)
     if not console.is_terminal:
-        yield Lines(folder, Console(stderr=True, highlight=False, markup=False, soft_wrap=True))
+        console.soft_wrap = True
+        yield PlainDisplay(folder, console)
         return
-    picture = Picture(folder, console)
-    with Live(console=console, refresh_per_second=4, transient=False) as picture.live:
-        yield picture
+    display = LiveDisplay(folder, console)
+    with Live(console=console, refresh_per_second=4, transient=False) as display.live:
+        yield display
 
 
 def plot(values: list[float], width: int, height: int) -> list[str]:
-    """The values as columns of blocks, the earliest on the left, from their least at the bottom to their most."""
+    """The values as columns of blocks, from their least at the bottom to their most."""
     n, width = len(values), min(width, len(values))
     columns = [mean(values[n * i // width : n * (i + 1) // width]) for i in range(width)]
     low, high = min(columns), max(columns)
@@ -218,6 +214,10 @@ def plot(values: list[float], width: int, height: int) -> list[str]:
     ]
 
 
+def doing(what: str, done: int, total: int | None) -> str:
+    return f"{what}{f' {done:,}' if done else ''}{f' of {total:,}' if total else ''} …"
+
+
 def mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
@@ -225,12 +225,7 @@ def mean(values: list[float]) -> float:
 def time_left(step: StepReport) -> str:
     """How long the rest takes at the pace so far."""
     seconds = round(step.seconds / step.step * (step.steps - step.step))
-    minutes, seconds = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    return (
-        f"{hours} h {minutes:02} min"
-        if hours
-        else f"{minutes} min {seconds:02} s"
-        if minutes
-        else f"{seconds} s"
-    )
+    minutes, hours = seconds // 60, seconds // 3600
+    if hours:
+        return f"{hours} h {minutes % 60:02} min"
+    return f"{minutes} min {seconds % 60:02} s" if minutes else f"{seconds} s"

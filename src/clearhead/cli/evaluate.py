@@ -1,4 +1,4 @@
-"""`clearhead evaluate`, `info`, `verify` and `average`: what can be asked of a run, whatever its task."""
+"""`clearhead evaluate`, `info`, `verify` and `average`: what can be asked of any run."""
 
 import json
 from pathlib import Path
@@ -37,9 +37,9 @@ def evaluate(
 ) -> None:
     """Measure a run on a test set, in the ways of its task.
 
-    - `clearhead evaluate runs/en-de test.en test.de` (BLEU and chrF with their signatures, speed, guard hits)
+    - `clearhead evaluate runs/en-de test.en test.de` (BLEU and chrF with signatures, speed)
     - `clearhead evaluate runs/en-de test.en test.de --beam 1 --json`
-    - `clearhead evaluate runs/bard test.txt` (perplexity and bits per byte; so does a chatbot, of its own words)
+    - `clearhead evaluate runs/bard test.txt` (perplexity and bits per byte; chatbots likewise)
     """
     from clearhead import tasks
 
@@ -64,22 +64,19 @@ def info(run: options.AnyRun) -> None:
 
     folder = RunFolder.open(run)
     config = folder.config()
-    if folder.has_weights():
-        n_parameters = sum(parameter.numel() for parameter in folder.model().parameters())
-        typer.echo(
-            f"{folder.card()}\n{n_parameters:,} parameters, {folder.size() / 1e6:,.1f} MB on disk."
-        )
-        typer.echo(f"Use it: {USES[config.task].format(run=run)}")
-    else:
+    if not folder.has_weights():
         newest = folder.checkpoints.newest()
-        done = (
-            f"{newest.step:,} of {config.train.max_steps or 0:,} updates are done"
-            if newest
-            else "no update is saved"
-        )
+        done = f"{newest.step:,} of {config.train.max_steps or 0:,} updates are" if newest else ""
         typer.echo(
-            f"{run} is a {config.task} run that has not ended: {done}.\nGo on with: clearhead train {run}"
+            f"{run} is a {config.task} run that has not ended: {done or 'no update is'} saved.\n"
+            f"Go on with: clearhead train {run}"
         )
+        return
+    n_parameters = sum(weight.numel() for weight in folder.model().parameters())
+    typer.echo(
+        f"{folder.card()}\n{n_parameters:,} parameters, {folder.size() / 1e6:,.1f} MB on disk.\n"
+        f"Use it: {USES[config.task].format(run=run)}"
+    )
 
 
 def verify(run: options.AnyRun) -> None:

@@ -10,7 +10,7 @@ from clearhead.errors import DataError
 def source_chunks(
     text: str | None, files: list[str] | None, errors: Literal["strict", "replace"]
 ) -> Iterable[Sequence[str]]:
-    """The text, or the lines of files, of a terminal or of a pipe, as many at a time as have come."""
+    """The text, or the lines of files, a terminal or a pipe, as many at a time as have come."""
     from clearhead.data.lines import Lines
     from clearhead.tasks.user import CHUNK
 
@@ -46,7 +46,7 @@ def one_line(text: str) -> str:
     return text.replace("\n", " ")
 
 
-class Notes:
+class LineNotes:
     """What was noticed on the way, told once for all lines that it concerns."""
 
     def __init__(self) -> None:

@@ -71,15 +71,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if "--debug" in takewhile(lambda argument: argument.startswith("-"), arguments):
             raise
-        sys.stderr.write(f"clearhead: {told(error)}\n")
+        sys.stderr.write(f"clearhead: {message_of(error)}\n")
         return error.exit_code if isinstance(error, ClearheadError) else 1
     return 0
 
 
-def told(error: Exception) -> str:
-    """The message of an error that a person can put right; anything else is our mistake, and says so."""
+def message_of(error: Exception) -> str:
+    """What is wrong and what to do; an error that nobody foresaw is the program's mistake."""
     if isinstance(error, ClearheadError):
         return error.whole
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}.\nName a place that is there and that you may read and write."
-    return f"a mistake of the program, not yours: {type(error).__name__}: {error}\nSee where with: clearhead --debug …"
+        return (
+            f"{error.filename}: {error.strerror}.\n"
+            f"Name a place that is there and that you may read and write."
+        )
+    return (
+        f"a mistake of the program, not yours: {type(error).__name__}: {error}\n"
+        f"See where with: clearhead --debug …"
+    )

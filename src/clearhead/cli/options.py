@@ -1,4 +1,4 @@
-"""What several verbs are given alike: run folders, inputs, sampling, settings and training options."""
+"""Options that several verbs share: run folders, inputs, sampling, settings, training."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -78,7 +78,7 @@ AnySettings = Annotated[
 
 
 def decode_config(config: "Config", sets: list[str] | None, **given: Any) -> "DecodeConfig":
-    """How a command line wants a run to decode: the run's own settings, --set, then the options that were given."""
+    """How to decode: the run's own settings, changed by --set and then by the options given."""
     from clearhead.config import with_settings
 
     chosen = {name: value for name, value in given.items() if value is not None}

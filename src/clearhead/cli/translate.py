@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from clearhead.cli import options
-from clearhead.cli.lines import Notes, one_line, source_chunks
+from clearhead.cli.lines import LineNotes, one_line, source_chunks
 
 if TYPE_CHECKING:
     from clearhead.tasks import Translation, Translator
@@ -61,7 +61,7 @@ def translate(
     ] = None,
     settings: options.DecodeSettings = None,
 ) -> None:
-    """Translate a text, the lines of stdin or of files, or, on a terminal, line by line as you type.
+    """Translate a text, or lines: of stdin, of files, or as you type them on a terminal.
 
     - `clearhead translate runs/en-de "A man rides a bike."`
     - `clearhead translate runs/en-de < in.txt > out.txt`
@@ -92,7 +92,7 @@ def translate(
     shape = Shape(
         translator, many=(n_best or 1) > 1, scores=scores, alignments=alignments, as_json=as_json
     )
-    notes = Notes()
+    notes = LineNotes()
     with (
         output.open("w", encoding="utf-8", newline="\n")
         if output
@@ -108,7 +108,7 @@ def translate(
 def shared_out(
     chunks: Iterable[Sequence[str]], workers: int | None
 ) -> tuple[int, Iterable[Sequence[str]]]:
-    """How many processes to translate with, and the lines, the first of which are read to see whether they are many."""
+    """The number of processes, and the lines, the first of which tell whether they are many."""
     from clearhead.machine import n_processors
     from clearhead.tasks.workers import MANY
 

@@ -4,14 +4,29 @@ from clearhead.tasks.averaging import Averaging, average
 from clearhead.tasks.chat import Chatbot, Reply
 from clearhead.tasks.classification import Classification, Classifier
 from clearhead.tasks.evaluation import Evaluation, evaluate
-from clearhead.tasks.pretraining import Candidate, Filler, Filling
+from clearhead.tasks.pretraining import Filler, Filling, GapWord
 from clearhead.tasks.translation import Translation, Translator
 from clearhead.tasks.user import User
 from clearhead.tasks.uses import TASKS, load
 from clearhead.tasks.writing import Continuation, Writer
 
 __all__ = [
-    "TASKS", "Averaging", "Candidate", "Chatbot", "Classification", "Classifier", "Continuation",
-    "Evaluation", "Filler", "Filling", "Reply", "Translation", "Translator", "User", "Writer",
-    "average", "evaluate", "load",
+    "TASKS",
+    "Averaging",
+    "Chatbot",
+    "Classification",
+    "Classifier",
+    "Continuation",
+    "Evaluation",
+    "Filler",
+    "Filling",
+    "GapWord",
+    "Reply",
+    "Translation",
+    "Translator",
+    "User",
+    "Writer",
+    "average",
+    "evaluate",
+    "load",
 ]  # fmt: skip

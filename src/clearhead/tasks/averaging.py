@@ -14,7 +14,7 @@ from clearhead.train import Chosen, mean_weights
 
 @dataclass(frozen=True, kw_only=True)
 class Averaging:
-    """How the mean of some checkpoints compares with the weights that were in use; `str()` tells it."""
+    """How the mean of checkpoints compares with the weights that were in use; `str()` says it."""
 
     steps: tuple[int, ...]
     """The updates after which the checkpoints were saved."""
@@ -42,8 +42,8 @@ class Averaging:
 def average(run: str | Path, last: int = 5) -> Averaging:
     """Use the mean of the newest checkpoints, if it is better than the weights in use.
 
-    Both are measured by the run's own judge on its validation set. With the mean come a new card and
-    a new temperature; the former weights are kept under another name.
+    Both are measured by the run's own judge on its validation set. With the mean come a new card
+    and a new temperature; the former weights are kept under another name.
     """
     folder = RunFolder.open(run)
     with folder.lock():

@@ -1,7 +1,7 @@
 """Chat: something is said, and something is answered.
 
-An encoder–decoder learns answers to questions: its examples are the last two turns. A decoder alone
-learns whole conversations, in which marks tell who speaks and only what the bot says is judged.
+An encoder–decoder learns answers to questions: its examples are the last two turns. A decoder
+alone learns whole conversations: marks tell who speaks, and the loss counts the bot's turns only.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -28,16 +28,16 @@ from clearhead.text import USER, Tokenizer
 from clearhead.train import Judge, Samples, mean_loss, next_token_loss, total_loss
 
 PIECE = 1_024
-"""Bytes of a conversation that are learned at a time: about as many tokens as a chatbot reads, and a bit more."""
+"""Bytes of a conversation that are learned at a time: about what a chatbot reads at once."""
 
 
 def read_conversations(*paths: str | Path) -> Examples[Conversation]:
-    """The conversations in files; long ones in pieces, each beginning with the user and ending with the bot."""
+    """The conversations in files, in pieces that begin with the user and end with the bot."""
     return conversations(*paths).in_parts(lambda conversation: exchanges(conversation.turns))
 
 
 def exchanges(turns: Sequence[str]) -> Iterator[Conversation]:
-    """Whole exchanges in a row, as many as are short enough together; those with a blank turn end a piece."""
+    """As many exchanges in a row as are short enough together; a blank turn ends a piece."""
     piece: list[str] = []
     for said, answer in zip(turns[::2], turns[1::2], strict=False):
         blank = not said.strip() or not answer.strip()
@@ -50,7 +50,7 @@ def exchanges(turns: Sequence[str]) -> Iterator[Conversation]:
 
 
 def chat_encoding(tokenizers: tuple[Tokenizer, Tokenizer], config: Config) -> Encoding:
-    """How conversations become ids for a model of this family; those too long lose their oldest turns."""
+    """How conversations become ids for this family; long ones lose their oldest turns."""
     if config.model.family == "encoder-decoder":
         pairs = pair_encoding(*tokenizers)
         return Encoding(
@@ -71,7 +71,7 @@ def chat_encoding(tokenizers: tuple[Tokenizer, Tokenizer], config: Config) -> En
 
 
 def oldest_kept(ids: list[int], longest: int) -> int:
-    """Where the first turn of the user stands from which on the conversation is short enough, if there is one."""
+    """The first turn of the user from which on the conversation is short enough; else its start."""
     if len(ids) <= longest:
         return 0
     return next((i for i, token in enumerate(ids) if token == USER and len(ids) - i <= longest), 0)
@@ -142,7 +142,7 @@ class Chatbot(User):
     def stream(
         self, text: str, decode: DecodeConfig | None = None, **options: Any
     ) -> Generator[str, None, Reply]:
-        """The same while it is being said; a reply that is not waited for is remembered as far as it went."""
+        """The same as a stream of text; a reply broken off is remembered as far as it went."""
         asked = self.asked(decode, options)
         asked = asked.but(seed=asked.seed + self.n_asked)
         self.n_asked += 1
@@ -178,7 +178,7 @@ class Chatbot(User):
     def answer(
         self, turns: Sequence[str], decode: DecodeConfig | None = None, **options: Any
     ) -> Reply:
-        """The reply to a conversation that is given whole, the user's last turn at its end; nothing is remembered."""
+        """The reply to a conversation that ends with the user's turn; nothing is remembered."""
         return value_of(self.answering(turns, decode, **options))
 
     def answering(
@@ -209,7 +209,7 @@ class Chatbot(User):
     def context(
         self, turns: Sequence[str], options: DecodeConfig
     ) -> tuple[list[int], tuple[str, ...]]:
-        """As much of the conversation as the model can read and still answer, from the newest turn on; what it lacks.
+        """The newest turns that the model can read and answer, and notes on what is left out.
 
         A model that was trained on questions and answers reads the last turn alone.
         """
@@ -229,7 +229,7 @@ class Chatbot(User):
         return ids, tuple(notes)
 
     def read(self, turns: Sequence[str], longest: int | None = None) -> list[int]:
-        """The turns as ids, up to where the reply begins; if there is a longest, the first words make room."""
+        """The turns as ids, up to where the reply begins; beyond `longest`, the first words go."""
         if self.reads_question:
             return [*self.source.encode(turns[-1]), self.source.end][-(longest or 0) :]
         rows, _ = conversation_encoding(self.target).encode([Conversation(tuple(turns))])
@@ -246,7 +246,7 @@ class Chatbot(User):
         decode: DecodeConfig | None = None,
         **options: Any,
     ) -> Look:
-        """Every number behind the reply to a message, or behind a given one, after the turns `before` it.
+        """Every number behind the reply to a message, or behind a given one, after earlier turns.
 
         Nothing of it is remembered.
         """
@@ -264,7 +264,7 @@ class Chatbot(User):
         )
 
     def perplexity(self, conversations: Iterable[Sequence[str]]) -> Perplexity:
-        """How surprised the model is by what the bot says in conversations, each an alternation of user and bot."""
+        """How surprised the model is by the bot's turns in conversations."""
         examples = [Conversation(tuple(turns)) for turns in conversations]
         store, _ = in_memory(examples, chat_encoding((self.source, self.target), self.config))
         batches = chat_batches(store, self.config).fixed()
@@ -297,7 +297,7 @@ class ChatTask(Task):
     def resolve(
         cls, decided: Given, tokenizers: Tokenizers, examples: Iterable[Conversation], /
     ) -> Config:
-        """Questions with one answer each are for an encoder and a decoder, longer conversations for a decoder."""
+        """The family: encoder–decoder for pairs of question and answer, else a decoder."""
         config = Config(**decided)
         family = config.model.family
         if "family" not in decided.get("model", {}):

@@ -38,9 +38,9 @@ class Classification:
 
     text: str
     labels: tuple[str, ...]
-    """The likeliest; where texts may have several, all that are likelier than not, or else the likeliest."""
+    """The likeliest; where texts may have several, all above 50 %, or else the likeliest."""
     probabilities: dict[str, float]
-    """Of every label, the likeliest first; where texts may have several, each is a yes or no of its own."""
+    """Of every label, the likeliest first; where texts may have several, each on its own."""
     notes: tuple[str, ...] = ()
     """What a person should know: that the text was cut off, or is empty."""
 
@@ -96,7 +96,7 @@ class Classifier(User):
             scores = (
                 self.scores([row[: self.limit] for row in rows]) / self.config.labels.temperature
             )
-            labels = said(scores, self.config.labels.several)
+            labels = chosen_labels(scores, self.config.labels.several)
             found = probabilities(scores, self.config.labels.several)
             for text, row, label, each in zip(chunk, rows, labels, found, strict=True):
                 order = each.argsort(descending=True, stable=True).tolist()
@@ -152,8 +152,8 @@ def probabilities(scores: Float[Tensor, "N C"], several: bool) -> Float[Tensor, 
     return scores.sigmoid() if several else scores.softmax(dim=-1)
 
 
-def said(scores: Float[Tensor, "N C"], several: bool) -> list[tuple[int, ...]]:
-    """The labels that scores speak for, the likeliest first; dividing all scores by one number changes none of them."""
+def chosen_labels(scores: Float[Tensor, "N C"], several: bool) -> list[tuple[int, ...]]:
+    """The labels that scores speak for, the likeliest first; whatever the temperature."""
     best, order = (
         scores.max(dim=-1, keepdim=True).values,
         scores.argsort(dim=-1, descending=True, stable=True),
@@ -172,9 +172,10 @@ def said(scores: Float[Tensor, "N C"], several: bool) -> list[tuple[int, ...]]:
 def fitted_temperature(
     scores: Float[Tensor, "N C"], right: Bool[Tensor, "N C"], several: bool
 ) -> float:
-    """What to divide scores by so that the right labels are likeliest: the loss has one minimum, found by bisection.
+    """Temperature scaling: what to divide scores by for the lowest loss, found by bisection.
 
-    Few texts prove little, so no answer is taken as certain: of n texts, each counts as right n + 1 times out of n + 2.
+    Few texts prove little, so no answer is taken as certain: of n texts, each counts as right n + 1
+    times out of n + 2.
     """
     doubt = 1 / (len(scores) + 2)
     labels = right.double() * (1 - doubt) + doubt / (2 if several else scores.size(1))
@@ -218,7 +219,7 @@ class ClassificationTask(Task):
     def resolve(
         cls, decided: Given, tokenizers: Tokenizers, examples: Iterable[Labelled], /
     ) -> Config:
-        """The labels and their weights; and a budget, where none is given: the passes that so many texts deserve."""
+        """The labels, their weights, and where there is no budget, as many passes as texts need."""
         config = Config(**decided)
         counts, several, n_texts = Counter[str](), config.labels.several, 0
         for example in examples:
@@ -265,7 +266,7 @@ class ClassificationTask(Task):
 
         def score(model: Transformer) -> float:
             scores, right = scored(model, batches)
-            answers = said(scores, several)
+            answers = chosen_labels(scores, several)
             truth = [tuple(row.nonzero()[:, 0].tolist()) for row in right]
             if several:
                 return metrics.mean_f1(metrics.per_label(answers, truth)).value
@@ -285,7 +286,7 @@ class ClassificationTask(Task):
 
 
 def n_passes(n_texts: int, fine_tuning: bool) -> float:
-    """How often each of so many texts is read (epochs); weights that have learned before need half."""
+    """How often each of so many texts is read (epochs); fine-tuning needs half."""
     return min(max(TEXTS / n_texts, FEWEST), MOST) / (2 if fine_tuning else 1)
 
 
@@ -294,9 +295,10 @@ def refuse_odd(names: tuple[str, ...], n_examples: int) -> None:
     if 1 < len(names) <= MOST_LABELS:
         return
     raise DataError(
-        f"{len(names):,} different labels in {n_examples:,} examples, such as {shown(names[0], 40)}; "
-        f"a classifier needs 2 to {MOST_LABELS:,}.",
-        "In a table the label comes first and then the text; .csv and .jsonl may name the columns label and text.",
+        f"{len(names):,} different labels in {n_examples:,} examples, such as "
+        f"{shown(names[0], 40)}; a classifier needs 2 to {MOST_LABELS:,}.",
+        "In a table the label comes first and then the text; .csv and .jsonl may name the columns "
+        "label and text.",
     )
 
 

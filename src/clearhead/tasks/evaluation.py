@@ -15,7 +15,7 @@ from clearhead.data.examples import Labelled, labelled, pairs, running_text
 from clearhead.errors import ConfigError, DataError, shown
 from clearhead.metrics import ClassScore, Score
 from clearhead.tasks.chat import Chatbot, read_conversations
-from clearhead.tasks.classification import Classifier, probabilities, said
+from clearhead.tasks.classification import Classifier, chosen_labels, probabilities
 from clearhead.tasks.translation import Translator
 from clearhead.tasks.user import Perplexity, User
 from clearhead.tasks.uses import load
@@ -158,8 +158,8 @@ class Assessment:
         yield f"{'label':<{width}}  precision  recall     F1   texts"
         for label, score in self.labels.items():
             yield (
-                f"{short(label):<{width}}  {score.precision:9.1f}  {score.recall:6.1f}  {score.f1:5.1f}  "
-                f"{score.count:6,}"
+                f"{short(label):<{width}}  {score.precision:9.1f}  {score.recall:6.1f}  "
+                f"{score.f1:5.1f}  {score.count:6,}"
             )
 
     def matrix(self) -> Iterator[str]:
@@ -193,7 +193,10 @@ def assess(classifier: Classifier, examples: Sequence[Labelled]) -> Assessment:
     several, temperature = classifier.config.labels.several, classifier.config.labels.temperature
     rows = classifier.tokenizer.encode_batch([example.text for example in examples])
     scores = classifier.scores([row[: classifier.limit] for row in rows])
-    found = [tuple(classifier.labels[number] for number in each) for each in said(scores, several)]
+    found = [
+        tuple(classifier.labels[number] for number in each)
+        for each in chosen_labels(scores, several)
+    ]
     right = [example.labels for example in examples]
     labels = {str(label): score for label, score in metrics.per_label(found, right).items()}
     errors = []
@@ -230,7 +233,7 @@ def micro_f1(found: Sequence[tuple[str, ...]], right: Sequence[tuple[str, ...]])
 def confidences(
     classifier: Classifier, scores: torch.Tensor, right: Sequence[tuple[str, ...]]
 ) -> tuple[list[float], list[bool]]:
-    """How sure the classifier is and whether it is right: of the label it says, or of every yes or no."""
+    """The probability of each label said, or of every yes or no, and whether it is right."""
     several = classifier.config.labels.several
     truth = torch.tensor([[name in labels for name in classifier.labels] for labels in right])
     found = probabilities(scores, several)
@@ -241,11 +244,12 @@ def confidences(
 
 
 def refuse_unknown(names: Sequence[str], examples: Sequence[Labelled]) -> None:
-    """A label that the classifier has never seen cannot be right, so no score would mean anything."""
+    """Refuse labels that the classifier has never seen: no score would mean anything."""
     for number, example in enumerate(examples, 1):
         for label in example.labels:
             if label not in names:
                 raise DataError(
-                    f"Example {number:,} has the label {shown(label)}, which the classifier has not learned.",
+                    f"Example {number:,} has the label {shown(label)}, which the classifier "
+                    f"has not learned.",
                     f"It knows: {shown(', '.join(names))}.",
                 )

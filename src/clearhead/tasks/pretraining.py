@@ -1,7 +1,7 @@
 """Pre-training: from plain text alone, without labels, what other tasks can begin with.
 
-The model's family says what is asked: a decoder is asked for the next token, an encoder for tokens that are hidden, and
-both together for spans that were taken out.
+The model's family says what is asked: a decoder is asked for the next token, an encoder for hidden
+tokens (masked language modelling), and both together for spans that were taken out (denoising).
 """
 
 import re
@@ -28,7 +28,7 @@ GAP = re.compile(r"_{2,}")
 
 
 @dataclass(frozen=True)
-class Candidate:
+class GapWord:
     """A word for a gap; `str()` is the word."""
 
     word: str
@@ -43,7 +43,7 @@ class Filling:
     """What fits the gaps of a text; `str()` is the text with the best word in each."""
 
     text: str
-    gaps: tuple[tuple[Candidate, ...], ...]
+    gaps: tuple[tuple[GapWord, ...], ...]
     """For each gap, words by rank."""
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class Filler(User):
 
     @torch.no_grad()
     def fill(self, text: str, n_best: int = 5) -> Filling:
-        """The words that fit each gap (____), likeliest first; a word is one token, and all gaps are open at once."""
+        """The words that fit each gap (____), likeliest first; each is one token."""
         parts, row = GAP.split(text), self.read(text)
         scores = self.model(torch.tensor([row], device=self.model.device))[0].cpu()
         places = [place for place, token in enumerate(row) if token == self.tokenizer.mask]
@@ -93,7 +93,7 @@ class Filler(User):
         return row
 
     def ids(self, part: str, number: int) -> list[int]:
-        """A part between gaps as the tokenizer cuts it in the middle of a text; a gap has the space before it."""
+        """A part between gaps, tokenised as inside a text; a gap has the space before it."""
         if not self.tokenizer.spaced:
             return self.tokenizer.encode(part.rstrip(" "))
         if number and part and not part.startswith(" "):
@@ -107,22 +107,22 @@ class Filler(User):
             )
         if n_tokens > self.config.data.window:
             raise TextError(
-                f"A text of {n_tokens:,} tokens is longer than the {self.config.data.window} that the model was "
-                f"trained on.",
+                f"A text of {n_tokens:,} tokens is longer than the {self.config.data.window} that "
+                f"the model was trained on.",
                 "Give a shorter one.",
             )
 
     def candidates(
         self, probabilities: Sequence[float], before: str, n_best: int
-    ) -> tuple[Candidate, ...]:
-        """The likeliest tokens that are words, or pieces of one where the gap stands right after a letter."""
+    ) -> tuple[GapWord, ...]:
+        """The likeliest tokens that are words, or word pieces where the gap follows a letter."""
         spaced = before.endswith(" ") or (not before and self.tokenizer.spaced)
         found = []
         for token in sorted(range(len(probabilities)), key=probabilities.__getitem__, reverse=True):
             spelling = self.tokenizer.table[token]
             word = spelling.decode(errors="ignore").strip()
             if spelling.startswith(b" ") == spaced and any(map(str.isalnum, word)):
-                found.append(Candidate(word, probabilities[token]))
+                found.append(GapWord(word, probabilities[token]))
                 if len(found) == n_best:
                     break
         return tuple(found)
@@ -161,7 +161,7 @@ class PretrainingTask(WritingTask):
         return masked_token_loss if self.config.model.family == "encoder" else next_token_loss()
 
     def judge(self, examples: list[str], store: Store) -> Judge:
-        """The loss over what is hidden in the validation text, always the same; of a decoder, as for writing."""
+        """The loss over what is hidden in the validation text; for a decoder, as in writing."""
         if self.config.model.family == "decoder":
             return super().judge(examples, store)
         return Judge(loss=mean_loss(self.loss, self.batches(store)))

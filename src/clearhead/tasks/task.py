@@ -18,7 +18,7 @@ Tokenizers = tuple[Tokenizer, Tokenizer]
 
 
 class Task(ABC):
-    """The class reads examples and completes settings; built with these and tokenizers, it makes batches and a loss."""
+    """The class reads examples and resolves settings; an instance makes batches, loss and judge."""
 
     name: ClassVar[str]
 

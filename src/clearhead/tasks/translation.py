@@ -55,7 +55,7 @@ def read_glossary(path: Path) -> dict[str, str]:
 
 
 CHARACTERS_PER_TOKEN = 8
-"""Text with more characters than this for each token that fits is taken as too long without tokenising it."""
+"""Text with more characters than this per token that fits is too long: no need to tokenise it."""
 
 TooLong = Literal["split", "truncate", "error"]
 
@@ -75,7 +75,7 @@ class Translation:
     alternatives: tuple["Translation", ...] = ()
     """The next best, where more than one was asked for."""
     notes: tuple[str, ...] = ()
-    """What a person should know: a loop that was blocked, a term that found no place, a text that was split."""
+    """What a person should know: a blocked loop, a term without a place, a text that was split."""
 
     def __str__(self) -> str:
         return self.text
@@ -145,15 +145,15 @@ class Translator(User):
     def translate(self, text: str | list[str], **options: Any) -> Translation | list[Translation]:
         """Translate a text, or each of a list.
 
-        Options are the settings of the section `decode` one by one (beam=4, n_best=3 …), or whole as
-        `decode`, and `glossary` (source term → target term), `protect` ("numbers", "tags", "urls":
-        what must come out as it went in), `on_too_long` ("split", "truncate", "error").
+        Options are the settings of the section `decode` one by one (beam=4, n_best=3 …), or whole
+        as `decode`, and `glossary` (source term → target term), `protect` ("numbers", "tags",
+        "urls": copied unchanged), `on_too_long` ("split", "truncate", "error").
         """
         results = list(self.stream([text] if isinstance(text, str) else text, **options))
         return results[0] if isinstance(text, str) else results
 
     def stream(self, texts: Iterable[str], **options: Any) -> Iterator[Translation]:
-        """Translations in the order of the texts, one for each, while later texts are still being read."""
+        """One translation for each text, in order, while later texts are still being read."""
         rest = iter(texts)
         return self.in_chunks(iter(lambda: list(islice(rest, CHUNK)), []), **options)
 
@@ -178,7 +178,7 @@ class Translator(User):
     def pieces(
         self, text: str, glossary: Mapping[str, str], protect: Sequence[str], on_too_long: TooLong
     ) -> Iterator[Piece]:
-        """The text as the model can read it; blank text has no pieces, and the model is not asked."""
+        """The text in pieces that the model can read; blank text has none."""
         if not text.strip():
             return
         if on_too_long == "error":
@@ -192,15 +192,15 @@ class Translator(User):
     def refuse_too_long(self, text: str) -> None:
         if not self.fits(text):
             raise TextError(
-                f"A text of {len(self.source.encode(text)):,} tokens is longer than the {self.limit} that the model "
-                f"was trained on: {shown(text, 40)}",
+                f"A text of {len(self.source.encode(text)):,} tokens is longer than the "
+                f"{self.limit} that the model was trained on: {shown(text, 40)}",
                 "Shorten it, or let it be split.",
             )
 
     def fits(self, text: str) -> bool:
         """Whether the model can read the text at once.
 
-        No token is less than a byte of the text or of a space before it, and few are eight characters.
+        No token is less than a byte of the text and the space before it, few are eight characters.
         """
         if len(text.encode(errors="surrogatepass")) < self.limit:
             return True
@@ -277,7 +277,7 @@ class Translator(User):
         decode: DecodeConfig | None = None,
         **options: Any,
     ) -> Look:
-        """Every number behind a translation, or behind a given one; with an edit, of a model that is changed inside."""
+        """Every number behind a translation, or a given one; edits change the model inside."""
         self.refuse_too_long(text)
         given = None if target is None else self.target.encode(target)
         asked = self.asked(decode, options)

@@ -1,4 +1,4 @@
-"""What all uses of a trained model share: loading, how much it reads, how it decodes, what surprises it."""
+"""What all uses of a trained model share: loading, limits, decoding settings, perplexity."""
 
 import math
 from abc import ABC, abstractmethod
@@ -64,12 +64,12 @@ class User(ABC):
     def asked(
         self, decode: DecodeConfig | None, changes: Mapping[str, Any], length: int | None = None
     ) -> DecodeConfig:
-        """How to decode: the run's settings or those given, changed; `length` is for those without a max_length."""
+        """How to decode: the run's settings or those given, changed; `length` if they have none."""
         found = (decode or self.config.decode).but(**changes)
         return found.but(max_length=length) if length and found.max_length is None else found
 
     def limit_of(self, longest: int, n_marks: int) -> int:
-        """The tokens of the longest text that is read at once; learned positions must also hold the marks around it."""
+        """Tokens that are read at once; learned positions must also hold the marks around them."""
         model = self.config.model
         return (
             min(longest, model.max_positions - n_marks) if model.positions == "learned" else longest
@@ -105,7 +105,7 @@ def value_of(generator: Generator[T, None, V]) -> V:
 
 @dataclass(frozen=True)
 class Perplexity:
-    """How surprised a model is by a text, in units that compare across tokenizers; `str()` says it in one line."""
+    """How surprised a model is by a text; bits per byte compare across tokenizers."""
 
     nats: float
     """The sum over all tokens of minus the logarithm of their probability."""

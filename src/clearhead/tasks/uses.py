@@ -33,7 +33,7 @@ PRETRAINED: dict[str, type[User]] = {
 
 
 def load(path: str | Path, device: str = "cpu") -> User:
-    """What a run folder holds, ready to be used: a Translator, Chatbot, Classifier, Writer or Filler."""
+    """The Translator, Chatbot, Classifier, Writer or Filler in a run folder."""
     config = RunFolder.open(path).config()
     users = PRETRAINED if config.task == "pretraining" else USERS
     use = config.model.family if config.task == "pretraining" else config.task

@@ -1,4 +1,4 @@
-"""Several processes that translate side by side: on a CPU, one thread each does more than as many threads together."""
+"""Processes that translate side by side: on a CPU, faster than as many threads of one process."""
 
 import multiprocessing
 import os
@@ -40,7 +40,7 @@ def in_workers(
 
 
 def begin() -> None:
-    """One thread in each process, which keeps its memory; Ctrl-C is for the one that started it, its end for all."""
+    """Set up a worker: one thread, memory kept; Ctrl-C and the end come from the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=leave_with_parent, daemon=True).start()
     torch.set_num_threads(1)
@@ -48,7 +48,7 @@ def begin() -> None:
 
 
 def leave_with_parent() -> None:
-    """Ends this process with the one that started it, which when killed cannot say that there is no more to do."""
+    """End this process with its parent, which when killed cannot say that all is done."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "a worker was started by somebody"
     parent.join()

@@ -86,9 +86,9 @@ class Writer(User):
     ) -> Continuation:
         """Go on with a text.
 
-        Options are the settings of the section `decode`, whole or one by one: max_length (tokens to
-        write), temperature (0: deterministic), top_k, top_p, min_p, repetition_penalty, seed, n_best
-        (several continuations) … The text ends before any of the strings in `stop`.
+        Options are the settings of the section `decode`, whole or one by one: max_length (tokens
+        to write), temperature (0: deterministic), top_k, top_p, min_p, repetition_penalty, seed,
+        n_best (several continuations) … The text ends before any of the strings in `stop`.
         """
         asked = self.asked(decode, options)
         if asked.n_best > 1 and not asked.temperature:
@@ -140,7 +140,7 @@ class Writer(User):
         decode: DecodeConfig | None = None,
         **options: Any,
     ) -> Look:
-        """Every number behind a continuation, or behind a given one; it is short, unless max_length says otherwise."""
+        """Every number behind a continuation, or a given one; short, unless max_length is set."""
         prompt = prompt.rstrip(" ")
         context = self.read(prompt)[-self.window :]
         room = max(1, self.window - len(context) + 1)
@@ -161,14 +161,14 @@ class Writer(User):
         )
 
     def read(self, prompt: str) -> list[int]:
-        """The prompt as running text was in training: every line ends with the end token, also one before the first."""
+        """The prompt as in training: an end token after every line, and one before the first."""
         lines = self.tokenizer.encode_batch(prompt.split("\n"))
         return [token for line in lines for token in (self.tokenizer.end, *line)]
 
     def tokens(
         self, context: Sequence[int], options: DecodeConfig, should_stop: Callable[[], bool]
     ) -> Generator[int, None, tuple[float, ...]]:
-        """Token after token; where the window is full, its later half is read anew, and it goes on from there."""
+        """Token after token; when the window is full, it slides on by half."""
         ids, log_probs = list(context), list[float]()
         n_wanted = options.max_length
         assert n_wanted is not None, "stream() says how long"
@@ -197,7 +197,7 @@ class Writer(User):
         return (f"the prompt has {n_context:,} tokens; the model read the last {self.window}",)
 
     def perplexity(self, text: str | Iterable[str]) -> Perplexity:
-        """How surprised the model is by a text, or by lines, each token seen with half a window before it at least."""
+        """How surprised the model is by a text or lines, with half a window before each token."""
         lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else list(text)
         end = self.tokenizer.end
         ids = [end, *(token for row in self.tokenizer.encode_batch(lines) for token in (*row, end))]
@@ -212,7 +212,7 @@ OPENING = 40
 
 
 def sliding(ids: Sequence[int], window: int) -> Iterator[TextBatch]:
-    """Windows that overlap by half: every token but the first is predicted once, from half a window at least."""
+    """Windows that overlap by half: each token is predicted once, from half a window or more."""
     text, n_predicted = torch.tensor(ids), len(ids) - 1
     window = min(window, n_predicted)
     stride = max(1, window // 2)
@@ -252,7 +252,7 @@ def as_text(tokenizer: Tokenizer, context: Sequence[int], ids: Sequence[int]) ->
 
 
 class Until:
-    """Passes text on until the first stop string; holds back an end that may be the beginning of one."""
+    """Passes text until the first stop string; holds back a suffix that may be its beginning."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self.stops = [stop for stop in stops if stop]
