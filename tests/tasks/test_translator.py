@@ -102,6 +102,11 @@ def test_several_runs_decide_together_and_one_twice_decides_as_once(
     ]
 
 
+def test_a_look_at_several_models_says_that_it_shows_one(run: Path) -> None:
+    assert any("first of 2" in note for note in Translator.load(run, run).look("bread").notes)
+    assert not Translator.load(run).look("bread").notes
+
+
 def test_runs_with_different_tokenizers_cannot_decide_together(run: Path, tmp_path: Path) -> None:
     tokenizer = Tokenizer.learn(["quite other text"] * 3, TokenizerConfig(vocab_size=300))
     other = RunFolder.create(tmp_path / "other", Config(), tokenizer).path

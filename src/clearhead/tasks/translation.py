@@ -279,18 +279,20 @@ class Translator(User):
     ) -> Look:
         """Every number behind a translation, or a given one; edits change the model inside."""
         self.refuse_too_long(text)
-        given = None if target is None else self.target.encode(target)
-        asked = self.asked(decode, options)
-        return look_at_writing(
+        look = look_at_writing(
             self.flat[0],
             (self.source, self.target),
             text,
             encode=lambda text: ended(self.source, [text])[0],
-            options=asked,
+            options=self.asked(decode, options),
             task="translation",
-            target=given,
+            target=None if target is None else self.target.encode(target),
             edit=edit,
         )
+        if len(self.models) == 1:
+            return look
+        alone = f"only the first of {len(self.models)} models is shown, and it decided alone"
+        return replace(look, notes=(*look.notes, alone))
 
     def align(self, source: str, target: str) -> Alignment:
         """Which words of a text its translation, or any other, was made from."""
