@@ -1,8 +1,8 @@
 """Files and folders that are written atomically (whole or not at all), and read without trust.
 
 What is being made has a stray's name, `NAME.tmp-PROCESS-TOKEN`, until all of it is on the disk;
-then it takes its own name in one rename. So a kill or a power cut at any moment leaves the old or the
-new, and perhaps a stray, which `sweep` removes.
+then it takes its own name in one rename. So a kill or a power cut at any moment leaves the old or
+the new, and perhaps a stray, which `sweep` removes.
 """
 
 import errno

@@ -86,7 +86,7 @@ def tensor_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
 def write_tensors(file: HashedFile, tensors: Mapping[str, Tensor], seal: bool = False) -> None:
     """Write one tensor after the other, so that no second copy of all of them is in memory."""
     contents = specs(tensors)
-    file.write(framed(header_of(contents, seal)))
+    file.write(preamble(header_of(contents, seal)))
     for name in contents:
         file.write(raw(tensors[name].detach().cpu().contiguous()))
     if seal:
@@ -94,7 +94,7 @@ def write_tensors(file: HashedFile, tensors: Mapping[str, Tensor], seal: bool = 
         file.file.write(file.sha256.hexdigest().encode())
 
 
-def framed(header: str) -> bytes:
+def preamble(header: str) -> bytes:
     """The beginning of a file: how long its header is, and the header."""
     return len(header).to_bytes(LENGTH, "little") + header.encode("ascii")
 
@@ -142,7 +142,7 @@ def read_tensors(
                 return read_data(file, contents, None)
             if sha256 is None:
                 sha256, header = unsealed(header)
-            digest = hashlib.sha256(framed(header))
+            digest = hashlib.sha256(preamble(header))
             tensors = read_data(file, contents, digest)
             if digest.hexdigest() != sha256:
                 raise ModelFileError(

@@ -178,7 +178,7 @@ def test_the_newest_checkpoint_is_hashed_once_in_a_process(saved, monkeypatch):
         raise AssertionError("hashed again")
 
     monkeypatch.setattr(hashlib, "file_digest", refuse)
-    monkeypatch.setattr(tensors, "framed", refuse)  # without it no hash of tensors begins
+    monkeypatch.setattr(tensors, "preamble", refuse)  # without it no hash of tensors begins
     assert is_whole(checkpoints.newest(), 2)
 
 

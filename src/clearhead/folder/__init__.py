@@ -10,7 +10,7 @@
     checkpoints/00012000/   manifest.json · state.json · weights.safetensors · …
     lock                    while a process writes
 
-What it writes appears whole or not at all; what it reads may come from anyone, and none of it is run.
+What it writes appears whole or not at all; what it reads may come from anyone, and nothing is run.
 """
 
 from clearhead.folder.checkpoints import Checkpoint, Checkpoints

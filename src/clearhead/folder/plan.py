@@ -19,7 +19,7 @@ class Checked(BaseModel):
 
     @classmethod
     def parsed(cls, content: bytes | dict[str, Any], path: object) -> Self:
-        """The values in JSON, or in what it held; wrong ones are a FolderError that names the file."""
+        """The values in JSON, or of a line; wrong ones are a FolderError that names the file."""
         try:
             if isinstance(content, dict):
                 return cls.model_validate(content, strict=False)  # where a tuple is a list

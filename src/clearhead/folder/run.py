@@ -1,4 +1,4 @@
-"""A run folder: everything that a model needs, in files that can be moved, and nothing that can run."""
+"""A run folder: everything that a model needs, in files that can be moved and never run."""
 
 import os
 import shutil

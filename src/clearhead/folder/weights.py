@@ -1,4 +1,4 @@
-"""The weights of a run: sealed as they are written, and read into a model that had no memory before."""
+"""The weights of a run: sealed as they are written, and read into a model without memory."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -49,8 +49,8 @@ def empty_model(config: ModelConfig, n_bytes: int, path: Path) -> Transformer:
 class Undrawn(TorchFunctionMode):
     """Draws no random weights, for others take their place.
 
-    Without memory (on the meta device) a draw would cost little, but the first one makes torch import
-    its compiler, which takes seconds.
+    Without memory (on the meta device) a draw would cost little, but the first one makes torch
+    import its compiler, which takes seconds.
     """
 
     def __torch_function__(

@@ -9,5 +9,6 @@ from clearhead.text.tokenizer import Tokenizer
 from clearhead.text.vocabulary import BOT, END, MASK, PAD, SPECIALS, START, UNKNOWN, USER
 
 __all__ = [
-    "BOT", "END", "MASK", "PAD", "SPECIALS", "START", "UNKNOWN", "USER", "Stream", "Tokenizer", "fitting_parts",
+    "BOT", "END", "MASK", "PAD", "SPECIALS", "START", "UNKNOWN", "USER",
+    "Stream", "Tokenizer", "fitting_parts",
 ]  # fmt: skip

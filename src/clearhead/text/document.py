@@ -36,12 +36,12 @@ def to_document(vocabulary: Vocabulary) -> dict[str, Any]:
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [special(*pair) for pair in enumerate(vocabulary.specials)],
+        "added_tokens": [special_token(*pair) for pair in enumerate(vocabulary.specials)],
         "normalizer": {"type": "Prepend", "prepend": " "} if method.spaced else None,
         "pre_tokenizer": pre_tokenizer(vocabulary.method),
         "post_processor": None,
         "decoder": decoder(vocabulary.method),
-        "model": model(vocabulary),
+        "model": model_section(vocabulary),
     }
 
 
@@ -50,7 +50,7 @@ def to_json(vocabulary: Vocabulary) -> str:
     return json.dumps(to_document(vocabulary), ensure_ascii=False, separators=(",", ":"))
 
 
-def special(number: int, token: str) -> dict[str, Any]:
+def special_token(number: int, token: str) -> dict[str, Any]:
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     return {"id": number, "content": token, **plain, "special": True}
 
@@ -92,7 +92,7 @@ def sequence(name: str, *steps: dict[str, Any]) -> dict[str, Any]:
     return {"type": "Sequence", name: list(steps)}
 
 
-def model(vocabulary: Vocabulary) -> dict[str, Any]:
+def model_section(vocabulary: Vocabulary) -> dict[str, Any]:
     """The model section, whose settings are fixed for each method."""
     kind, fallback = METHODS[vocabulary.method].model, METHODS[vocabulary.method].fallback
     ids = vocabulary.ids()
@@ -175,7 +175,7 @@ def check_learned(vocabulary: Vocabulary) -> None:
 
 
 def check_rest(document: dict[str, Any], ours: dict[str, Any]) -> None:
-    """Nothing in the file is missing, added or changed, not even true to 1; keys may be in any order."""
+    """Nothing is missing, added or changed, not even true to 1; keys may be in any order."""
     for part in ours | document:
         same = (json.dumps(whole.get(part, whole), sort_keys=True) for whole in (ours, document))
         if next(same) != next(same):

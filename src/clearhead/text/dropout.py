@@ -1,7 +1,7 @@
 """BPE-dropout: merges skipped at random, so that training sees a word cut in several ways.
 
-The Rust library draws from a generator that cannot be seeded; training that resumes exactly needs one
-that can.
+The Rust library draws from a generator that cannot be seeded; training that resumes exactly needs
+one that can.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,7 @@
 """Tokens from text, read once as a stream, in memory bounded by the distinct words; deterministic.
 
-Two of the Rust trainers give another vocabulary on every run. So WordPiece is made from the merges of
-BPE, whose trainer does not, and the unigram model is learned in `unigram.py`.
+Two of the Rust trainers give another vocabulary on every run. So WordPiece is made from the merges
+of BPE, whose trainer does not, and the unigram model is learned in `unigram.py`.
 """
 
 import json
@@ -33,7 +33,7 @@ SPARE = 2_000
 
 
 def vocab_size_for(characters: int) -> int:
-    """The size for so much text: it grows with the square root, as frequent words do (Heaps' law)."""
+    """The size for so much text: as frequent words do, it grows with the square root (Heaps)."""
     return min(max(2 * isqrt(characters), SMALLEST), LARGEST) // 8 * 8
 
 
@@ -106,7 +106,7 @@ def learn_bytes(texts: CountedTexts) -> Vocabulary:
 def with_merges(
     empty: Vocabulary, letters: list[str], merges: list[list[str]], room: int
 ) -> Vocabulary:
-    """The vocabulary filled with letters and then with merges, the earliest first, while there is room."""
+    """The vocabulary with letters, then with merges, the earliest first, while there is room."""
     known = {*letters, *(BYTE_ALPHABET if empty.method == "bytes" else ())}
     learned, kept = list(letters), []
     for left, right in merges:
@@ -134,7 +134,7 @@ def learn_merges(texts: CountedTexts) -> list[list[str]]:
 
 
 def learn_wordpiece(texts: CountedTexts) -> Vocabulary:
-    """Pieces that begin a word, with its space, and pieces that continue one; each letter is both."""
+    """Pieces that begin a word, with its space, or continue one; each letter is both."""
     merges = learn_merges(texts)
     room = texts.room()
     letters = texts.letters(room // 4)

@@ -112,12 +112,12 @@ class Tokenizer:
         return Stream(self.table, self.spaced)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Each token for people: spaces as ▁, what cannot be printed by its code, specials by name."""
+        """Each token for people: spaces as ▁, the unprintable by its code, specials by name."""
         names = self.vocabulary.specials
-        return [printable(bytes_of(token, self.table)) or names[token] for token in ids]
+        return [visible(bytes_of(token, self.table)) or names[token] for token in ids]
 
 
-def printable(token: bytes) -> str:
+def visible(token: bytes) -> str:
     """A token's bytes as something to print."""
     try:
         text = token.decode().replace(" ", "▁")
@@ -128,7 +128,7 @@ def printable(token: bytes) -> str:
 
 @contextmanager
 def panics_refused() -> Iterator[None]:
-    """Make a panic in Rust, which is no `Exception` and would end a server, an error like others."""
+    """Make a panic in Rust, which is no `Exception` and would end a server, one of our errors."""
     try:
         yield
     except BaseException as error:
@@ -141,7 +141,7 @@ PARALLELISM = "TOKENIZERS_PARALLELISM"
 
 
 def before_fork() -> None:
-    """Make a child encode without threads: they do not survive a fork, and it would wait for them."""
+    """Make a child encode without threads: they do not survive a fork, and it would hang."""
     os.environ.setdefault(PARALLELISM, "forked")
 
 

@@ -1,4 +1,4 @@
-"""The unigram language model (Kudo, 2018): start from many pieces, keep those that the text needs most.
+"""The unigram language model (Kudo, 2018): start from many pieces, keep those most needed.
 
 Learned here and not in Rust, whose trainer gives another vocabulary on every run; this one is
 deterministic, for it sums in a fixed order.
@@ -82,7 +82,7 @@ def substrings(piece: str, scores: Scores) -> Iterable[tuple[str, float]]:
 
 
 def best_pieces(word: str, scores: Scores) -> list[str]:
-    """The likeliest cut of a word (Viterbi); a character without a score is a very unlikely piece."""
+    """The likeliest cut of a word (Viterbi); a character without a score is very unlikely."""
     unlikely = -1000.0
     best, came_from = [0.0] + [-inf] * len(word), [0] * (len(word) + 1)
     for start in range(len(word)):
