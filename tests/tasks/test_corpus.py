@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainConfig
+from clearhead.config import DataConfig, Given, TokenizerConfig
 from clearhead.data.examples import Pair
 from clearhead.data.lines import Lines
 from clearhead.data.order import mix
@@ -21,8 +21,8 @@ from clearhead.tasks.corpus import Corpus, HeldOut
 from clearhead.tasks.fit import fit
 from clearhead.train import Note, StepReport
 
-SMALL = ModelConfig(d_model=16, d_ff=32, n_heads=2, n_encoder_layers=1, n_decoder_layers=1)
-TRAIN = TrainConfig(max_steps=4, save_every=2, validate_every=2)
+SMALL = {"d_model": 16, "d_ff": 32, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1}
+TRAIN = {"max_steps": 4, "save_every": 2, "validate_every": 2}
 PAIRS = [Pair(f"a {n}", f"b {n}") for n in range(9_000)]
 
 
@@ -76,14 +76,13 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def config_of(path: Path, task: str = "translation", **data) -> Config:
-    return Config(
-        task=task,
-        model=SMALL,
-        tokenizer=TokenizerConfig(vocab_size=512),
-        data=DataConfig(files=(str(path),), batch_tokens=256, window=16, **data),
-        train=TRAIN,
-    )
+def given_of(path: Path, **data) -> Given:
+    return {
+        "model": SMALL,
+        "tokenizer": {"vocab_size": 512},
+        "data": {"files": [str(path)], "batch_tokens": 256, "window": 16, **data},
+        "train": TRAIN,
+    }
 
 
 @pytest.mark.parametrize(
@@ -94,15 +93,15 @@ def config_of(path: Path, task: str = "translation", **data) -> Config:
     ],
 )
 def test_a_single_line_is_refused_with_what_to_do(tmp_path, name, text, task):
-    config = config_of(write(tmp_path / name, text), task)
+    given = given_of(write(tmp_path / name, text))
     with pytest.raises(DataError, match="two are needed") as told:
-        list(fit(TASKS[task], config, tmp_path / "run"))
+        list(fit(TASKS[task], given, tmp_path / "run"))
     assert "validate" in told.value.advice
 
 
 def test_two_lines_of_text_are_enough(tmp_path):
     path = write(tmp_path / "book.txt", "a first line of some length\nand a second one\n")
-    reports = list(fit(TASKS["writing"], config_of(path, "writing"), tmp_path / "run"))
+    reports = list(fit(TASKS["writing"], given_of(path), tmp_path / "run"))
     assert reports[-1].scores
 
 
@@ -134,8 +133,8 @@ def test_a_new_run_reads_the_text_three_times_and_a_resumed_one_once(
 ):
     name, text = FILES[task]
     data = {"validation_files": (str(write(tmp_path / f"v{name}", text)),)} if validated else {}
-    config = config_of(write(tmp_path / name, text), task, **data)
-    reports = fit(TASKS[task], config, tmp_path / "run")
+    given = given_of(write(tmp_path / name, text), **data)
+    reports = fit(TASKS[task], given, tmp_path / "run")
     for report in reports:
         if isinstance(report, StepReport):
             break
@@ -143,7 +142,7 @@ def test_a_new_run_reads_the_text_three_times_and_a_resumed_one_once(
     assert n_passes[name] <= (3 if task in ("translation", "writing") or validated else 4)
     assert n_passes[f"v{name}"] <= 1
     n_passes.clear()
-    list(fit(TASKS[task], config, tmp_path / "run"))
+    list(fit(TASKS[task], given, tmp_path / "run"))
     assert n_passes[name] <= (0 if validated else 1)
     assert n_passes[f"v{name}"] <= 1
 
@@ -152,8 +151,8 @@ def test_what_is_left_out_or_put_right_reaches_the_display_the_log_and_the_card(
     rows = [f"a {n}\tb {n}\r\n" for n in range(80)]
     rows += ["\tempty\r\n", "x " * 300 + "\ty\r\n"] * 3
     path = write(tmp_path / "t.tsv", "\ufeff" + "".join(rows))
-    config = config_of(path, max_length=40, validation_share=0.2)
-    reports = list(fit(TASKS["translation"], config, tmp_path / "run"))
+    given = given_of(path, max_length=40, validation_share=0.2)
+    reports = list(fit(TASKS["translation"], given, tmp_path / "run"))
     told = [each.text for each in reports if isinstance(each, Note)]
     folder = RunFolder(tmp_path / "run")
     logged = [line["text"] for line in folder.log.lines() if line["kind"] == "note"]
@@ -169,9 +168,9 @@ def test_what_is_left_out_or_put_right_reaches_the_display_the_log_and_the_card(
 def test_validation_examples_that_are_too_long_are_left_out_and_told(tmp_path):
     train = write(tmp_path / "t.tsv", FILES["translation"][1])
     validation = write(tmp_path / "v.tsv", "a 1 b\tc 1 d\n" + "x" * 900 + "\ty\n")
-    config = config_of(train, validation_files=(str(validation),), max_length=64)
-    config = config.but(model=SMALL.but(positions="learned", max_positions=80))
-    reports = list(fit(TASKS["translation"], config, tmp_path / "run"))
+    given = given_of(train, validation_files=[str(validation)], max_length=64)
+    given["model"] = {**SMALL, "positions": "learned", "max_positions": 80}
+    reports = list(fit(TASKS["translation"], given, tmp_path / "run"))
     told = [each.text for each in reports if isinstance(each, Note)]
     assert told == [
         "Of the validation examples, 1 of 2 examples left out: 1 longer than 64 tokens."
@@ -180,7 +179,7 @@ def test_validation_examples_that_are_too_long_are_left_out_and_told(tmp_path):
 
 def test_files_that_change_while_they_are_read_are_refused_and_no_store_is_left(tmp_path, cache):
     path = write(tmp_path / "t.tsv", FILES["translation"][1])
-    corpus = Corpus(TASKS["translation"], config_of(path).data, tmp_path)
+    corpus = Corpus(TASKS["translation"], DataConfig(files=(str(path),)), tmp_path)
     path.write_text(FILES["translation"][1] + "another\tline\n")
     with pytest.raises(DataError, match="changed while being read"):
         corpus.tokenizers(TokenizerConfig())
@@ -188,7 +187,7 @@ def test_files_that_change_while_they_are_read_are_refused_and_no_store_is_left(
 
 def test_a_card_can_be_written_without_a_log(tmp_path):
     path = write(tmp_path / "t.tsv", FILES["translation"][1])
-    reports = list(fit(TASKS["translation"], config_of(path), tmp_path / "run"))
+    reports = list(fit(TASKS["translation"], given_of(path), tmp_path / "run"))
     folder = RunFolder(tmp_path / "run")
     folder.log.path.unlink()
     assert "in use" in card(folder, folder.config(), reports[-1])
