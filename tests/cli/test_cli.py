@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clearhead import __version__
+from clearhead import __version__, cli
 from clearhead.cli.main import main
 from clearhead.cli.options import spelled_out
 from clearhead.errors import ClearheadError
@@ -34,6 +34,12 @@ def test_help_names_every_verb_and_imports_nothing_heavy():
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert "doctor" in run.stdout
+
+
+@pytest.mark.parametrize("module", sorted(Path(cli.__file__).parent.glob("*.py")), ids=str)
+def test_no_verb_imports_a_verb(module):
+    found = re.findall(r"from clearhead\.cli(?:\.| import )(\w+)", module.read_text())
+    assert module.stem == "main" or set(found) <= {"display", "lines", "options"}
 
 
 def test_help_of_a_verb_shows_examples(capsys):

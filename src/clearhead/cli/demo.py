@@ -27,12 +27,10 @@ def demo(
     """
     from rich.console import Console
 
-    from clearhead.cli.display import watch
+    from clearhead.cli.display import train_and_watch
     from clearhead.demo import SHOWS
     from clearhead.errors import FolderError
     from clearhead.folder import RunFolder
-    from clearhead.tasks import TASKS
-    from clearhead.tasks.fit import fit
 
     console = Console(highlight=False, markup=False, width=min(100, Console().width))
     into = into or Path("runs", "demo" if task == "translation" else f"demo-{task}")
@@ -51,11 +49,7 @@ def demo(
     else:
         show.introduce()
         show.say("Training", show.training)
-        with watch(into) as screen:
-            for report in fit(TASKS[task], given, into, screen.progress):
-                screen.show(report)
-        if screen.stopped_by is not None:
-            raise typer.Exit(128 + screen.stopped_by)
+        train_and_watch(task, given, into)
     by_name = "clearhead" if shutil.which("clearhead") else os.path.relpath(sys.argv[0])
     program = "python -m clearhead" if sys.argv[0].endswith("__main__.py") else by_name
     for command in show.perform():

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import typer
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.padding import Padding
@@ -12,6 +13,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from clearhead.config import Given
+from clearhead.tasks import TASKS
+from clearhead.tasks.fit import fit
 from clearhead.tasks.inherit import Inherited
 from clearhead.train import Chosen, Correction, Note, Report, StepReport, Stopped, Validation
 from clearhead.train.plan import Plan
@@ -198,6 +202,29 @@ def watch(folder: Path) -> Iterator[PlainDisplay | LiveDisplay]:
     display = LiveDisplay(folder, console)
     with Live(console=console, refresh_per_second=4, transient=False) as display.live:
         yield display
+
+
+def train_and_watch(task: str, given: Given, folder: Path, tensorboard: bool = False) -> None:
+    """Train with somebody watching; a signal that stops it is told by the exit code."""
+    with watch(folder) as display:
+        reports = fit(TASKS[task], given, folder, display.progress)
+        for report in with_tensorboard(reports, folder) if tensorboard else reports:
+            display.show(report)
+    if display.stopped_by is not None:
+        raise typer.Exit(128 + display.stopped_by)
+
+
+def with_tensorboard(reports: Iterator[Plan | Report], folder: Path) -> Iterator[Plan | Report]:
+    """The reports as they are, their numbers also written for TensorBoard."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(folder / "tensorboard")) as writer:
+        for report in reports:
+            if isinstance(report, StepReport | Validation):
+                for name, value in report.line().items():
+                    if isinstance(value, float):
+                        writer.add_scalar(f"{report.line()['kind']}/{name}", value, report.step)
+            yield report
 
 
 def plot(values: list[float], width: int, height: int) -> list[str]:

@@ -19,8 +19,7 @@ from clearhead.cli.evaluate import average, evaluate, info, verify
 from clearhead.cli.fill import fill
 from clearhead.cli.look import look
 from clearhead.cli.options import SeveralValues
-from clearhead.cli.pretrain import pretrain
-from clearhead.cli.train import train
+from clearhead.cli.train import pretrain, train
 from clearhead.cli.translate import translate
 from clearhead.cli.write import write
 from clearhead.errors import ClearheadError
@@ -54,7 +53,7 @@ def clearhead(
         bool, typer.Option("--debug", help="Show where in the program an error arose.")
     ] = False,
 ) -> None:
-    """The Transformer of "Attention Is All You Need", whole: train it, use it, and see every step it takes."""
+    """The Transformer of "Attention Is All You Need": train it, use it, and see every step it takes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,88 +1,96 @@
-"""`clearhead train`: from files to a run folder, watched."""
+"""`clearhead train` and `pretrain`: from files to a run folder, watched."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from clearhead.cli import options
+from clearhead.errors import ConfigError
+
 if TYPE_CHECKING:
     from clearhead.config import Given
-    from clearhead.train import Report
-    from clearhead.train.plan import Plan
 
 
 def train(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILES", help="Training files; or a run to go on with; or a config.toml."
+            metavar="FILES", help="Training files; or a run to resume; or a config.toml."
         ),
     ],
-    into: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="The run folder to make or to go on with.")
-    ] = None,
+    into: options.Into = None,
     task: Annotated[
         Literal["translation", "chat", "classification", "writing"] | None,
         typer.Option(
             help="What to learn; else translation, or what the run or the config.toml says."
         ),
     ] = None,
-    validation: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILES", help="Files to validate on; else a share is held out."),
-    ] = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help='"45m", "1h 30m", "8000 steps" or "20 epochs".'),
-    ] = None,
-    size: Annotated[
-        Literal["tiny", "small", "base", "big"] | None,
-        typer.Option(help="The model's size; else it is chosen."),
-    ] = None,
-    start: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", metavar="RUN", help="A run whose weights and tokenizer to begin with."
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Any setting; may be repeated."),
-    ] = None,
+    validation: options.ValidationFiles = None,
+    budget: options.TimeBudget = None,
+    size: options.Size = None,
+    start: options.Start = None,
+    settings: options.AnySettings = None,
     tensorboard: Annotated[
         bool, typer.Option(help="Also write for TensorBoard, into the run folder.")
     ] = False,
 ) -> None:
-    """Train a model, or go on where a run was interrupted: the same command does both.
+    """Train a model, or resume a run that was interrupted: the same command does both.
 
     - `clearhead train train.en train.de --into runs/en-de --budget 45m`
     - `clearhead train pairs.tsv --into runs/en-de --set train.seed=7`
-    - `clearhead train talk.jsonl --task chat --into runs/chat --budget 20m` (or questions and answers in a .tsv)
+    - `clearhead train talk.jsonl --task chat --into runs/chat --budget 20m`
     - `clearhead train books/*.txt --task writing --into runs/bard --budget 1h`
     - `clearhead train runs/en-de`
     - `clearhead train config.toml --into runs/en-de`
     - `clearhead train reviews.tsv --task classification --from runs/books --into runs/mood`
     """
+    from clearhead.cli.display import train_and_watch
+
     given, folder = asked(
         files, into, validation=validation, budget=budget, size=size, start=start, sets=settings
     )
-    watched(task or task_of(given, folder), given, folder, tensorboard)
+    train_and_watch(task or task_of(given, folder), given, folder, tensorboard)
 
 
-def watched(task: str, given: "Given", folder: Path, tensorboard: bool = False) -> None:
-    """Train with somebody watching; a signal that stops it is told by the exit code."""
-    from clearhead.cli.display import watch
-    from clearhead.tasks import TASKS
-    from clearhead.tasks.fit import fit
+def pretrain(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILES", help="Plain text of any size; or a run to resume."),
+    ],
+    into: options.Into = None,
+    objective: Annotated[
+        Literal["masked", "next", "denoise"],
+        typer.Option(
+            help="What to predict: masked tokens (encoder), the next token (decoder), or removed "
+            "spans (encoder-decoder)."
+        ),
+    ] = "masked",
+    validation: options.ValidationFiles = None,
+    budget: options.TimeBudget = None,
+    size: options.Size = None,
+    start: options.Start = None,
+    settings: options.AnySettings = None,
+) -> None:
+    """Learn from plain text alone; then fine-tune for any task: `clearhead train … --from RUN`.
 
-    with watch(folder) as screen:
-        reports = fit(TASKS[task], given, folder, screen.progress)
-        for report in with_tensorboard(reports, folder) if tensorboard else reports:
-            screen.show(report)
-    if screen.stopped_by is not None:
-        raise typer.Exit(128 + screen.stopped_by)
+    - `clearhead pretrain books/*.txt --into runs/books --budget 1h` (then classify, or fill gaps)
+    - `clearhead pretrain reviews.txt --from runs/books --into runs/reviews` (adapt to other text)
+    - `clearhead pretrain books/*.txt --objective next --into runs/books` (then write, or chat)
+    - `clearhead pretrain books/*.txt --objective denoise --into runs/books` (then translate)
+    """
+    from clearhead.cli.display import train_and_watch
+    from clearhead.config import layered
+    from clearhead.folder import RunFolder
+    from clearhead.tasks.pretraining import OBJECTIVES
+
+    given, folder = asked(
+        files, into, validation=validation, budget=budget, size=size, start=start, sets=settings
+    )
+    if not RunFolder(folder).exists():
+        given = layered(given, {"model": {"family": OBJECTIVES[objective]}})
+    train_and_watch("pretraining", given, folder)
 
 
 def task_of(given: "Given", folder: Path) -> str:
@@ -106,7 +114,6 @@ def asked(
 ) -> "tuple[Given, Path]":
     """The settings that a command line gives, and the folder that it means."""
     from clearhead.config import DataConfig, Given, assigned, layered, read_given
-    from clearhead.errors import ConfigError
     from clearhead.folder import RunFolder
 
     given: Given = {}
@@ -136,18 +143,3 @@ def asked(
         **({"size": size} if size else {}),
     }
     return layered(given, options, assigned(sets or ())), into
-
-
-def with_tensorboard(reports: "Iterator[Plan | Report]", folder: Path) -> "Iterator[Plan | Report]":
-    """The reports as they are, their numbers also written for TensorBoard."""
-    from torch.utils.tensorboard import SummaryWriter
-
-    from clearhead.train import StepReport, Validation
-
-    with SummaryWriter(str(folder / "tensorboard")) as writer:
-        for report in reports:
-            if isinstance(report, StepReport | Validation):
-                for name, value in report.line().items():
-                    if isinstance(value, float):
-                        writer.add_scalar(f"{report.line()['kind']}/{name}", value, report.step)
-            yield report
