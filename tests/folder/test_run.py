@@ -210,11 +210,13 @@ def test_all_that_is_wrong_is_told_at_once(run):
     for name in ("config.toml", "tokenizer.json", "checkpoints/00000002/optimizer.safetensors"):
         (run.path / name).write_bytes((run.path / name).read_bytes()[:-40])
     (run.path / "metrics.jsonl").write_text("{]\n")
+    (run.path / "film.jsonl").write_text("{}\n[1]\n")
     (run.path / "checkpoints/notes.txt").touch()
     problems = "\n".join(run.problems())
     for part in (
         "config.toml",
         "metrics.jsonl:1",
+        "film.jsonl:2",
         "notes.txt",
         "00000002/optimizer.safetensors is damaged",
     ):

@@ -2,7 +2,8 @@
 
     config.toml             every setting, resolved
     tokenizer.json          and source-tokenizer.json, when the source side has its own
-    weights.safetensors     the weights to use, sealed with their own SHA-256
+    weights.safetensors     the weights to use, sealed with their own SHA-256; those that a mean of
+                            checkpoints has replaced are former-weights.safetensors
     plan.json               what was planned and why, what was taken over, how it was corrected
     metrics.jsonl           one line per report
     film.jsonl              attention of every head on a few examples, at each validation

@@ -230,7 +230,8 @@ class RunFolder:
             self.plan,
             # before its end, a run has no weights
             lambda: (self.has_weights() or not self.checkpoints.steps()) and self.model(),
-            lambda: sum(1 for log in (self.log, self.film) for _ in log.lines()),
+            lambda: sum(1 for _ in self.log.lines()),
+            lambda: sum(1 for _ in self.film.lines()),
         )
         for read in readers:
             try:
