@@ -9,7 +9,7 @@ from itertools import islice
 from random import Random
 from zlib import crc32
 
-from clearhead.data.examples import Labelled
+from clearhead.data.examples import LabelledText
 from examples.grammars.templates import drawn
 
 ONE_IN = 10
@@ -41,7 +41,7 @@ AROUND = (
 )
 
 
-def reviews(seed: int = 0, held_out: bool = False) -> Iterator[Labelled]:
+def reviews(seed: int = 0, held_out: bool = False) -> Iterator[LabelledText]:
     """Reviews without end, the same for the same seed: of known pairs only, or each with a pair training never has."""
     random = Random(seed)  # noqa: S311
     while True:
@@ -59,7 +59,7 @@ def reviews(seed: int = 0, held_out: bool = False) -> Iterator[Labelled]:
         text = drawn(AROUND, {"review": joined}, random)
         label = "mixed" if double and good != fine else "good" if good else "bad"
         if (odd or (double and strange)) == held_out:
-            yield Labelled(sentence_case(text), (label,))
+            yield LabelledText(sentence_case(text), (label,))
 
 
 def judgement(thing: str, random: Random) -> tuple[str, bool, bool]:
@@ -80,5 +80,5 @@ def sentence_case(text: str) -> str:
     return ". ".join(part[:1].upper() + part[1:] for part in text.split(". "))
 
 
-def some_reviews(n: int, seed: int = 0, held_out: bool = False) -> list[Labelled]:
+def some_reviews(n: int, seed: int = 0, held_out: bool = False) -> list[LabelledText]:
     return list(islice(reviews(seed, held_out), n))

@@ -80,7 +80,8 @@ def atomic_folder(
             except OSError as error:
                 if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                     raise
-                discard(path)
+                if not is_whole(path):  # it may have become whole just now
+                    discard(path)
         sync(path.parent)
 
 

@@ -20,7 +20,7 @@ from clearhead.data.encoding import (
     pair_encoding,
     text_encoding,
 )
-from clearhead.data.examples import Conversation, Labelled, Pair, pairs
+from clearhead.data.examples import Conversation, LabelledText, Pair, pairs
 from clearhead.data.store import in_memory
 from clearhead.errors import DataError
 from clearhead.text import END, PAD, START, Tokenizer
@@ -144,7 +144,9 @@ def test_a_batch_moves_to_a_device_whole(store):
 
 def test_labels_are_marked_in_the_row_of_their_text():
     names = ["a", "b", "c"]
-    examples = [Labelled("x" * (n % 9 + 1), tuple({names[n % 3], names[n % 2]})) for n in range(50)]
+    examples = [
+        LabelledText("x" * (n % 9 + 1), tuple({names[n % 3], names[n % 2]})) for n in range(50)
+    ]
     batches = ByLength(in_memory(examples, label_encoding(LETTERS, names))[0], label_batch, 40, 0)
     for batch in batches.fixed():
         for row, example in enumerate(batch.indices.tolist()):

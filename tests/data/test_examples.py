@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clearhead.data.examples import (
     Conversation,
-    Labelled,
+    LabelledText,
     Pair,
     conversations,
     labelled,
@@ -48,8 +48,13 @@ def test_every_format_holds_the_same_pairs(tmp_path, packed):
         '"{}","{}"\r\n'.format(*(cell.replace('"', '""') for cell in row)) for row in ROWS
     )
     write(tmp_path / f"t.csv{packed}", quoted)
-    write(tmp_path / f"named.csv{packed}", "id,target,source\n" + "".join(
-        '1,"{}","{}"\n'.format(*(cell.replace('"', '""') for cell in row[::-1])) for row in ROWS))  # fmt: skip
+    write(
+        tmp_path / f"named.csv{packed}",
+        "id,target,source\n"
+        + "".join(
+            '1,"{}","{}"\n'.format(*(cell.replace('"', '""') for cell in row[::-1])) for row in ROWS
+        ),
+    )
     write(
         tmp_path / f"t.jsonl{packed}",
         "".join(json.dumps({"src": a, "tgt": b}) + "\n" for a, b in ROWS),
@@ -146,8 +151,10 @@ def test_fields_can_be_named_or_numbered(tmp_path):
 def test_labels_come_first_in_a_table_and_may_be_several(tmp_path):
     path = write(tmp_path / "t.tsv", "joy,love\tso happy\n3\tgood, really\nDoe, John\tname\n")
     assert list(labelled(path)) == [
-        Labelled("so happy", ("joy", "love")), Labelled("good, really", ("3",)), Labelled("name", ("Doe, John",)),
-    ]  # fmt: skip
+        LabelledText("so happy", ("joy", "love")),
+        LabelledText("good, really", ("3",)),
+        LabelledText("name", ("Doe, John",)),
+    ]
     path = write(tmp_path / "t.jsonl", '{"text":"a","label":1}\n{"text":"b","label":["x","y"]}\n')
     assert list(labelled(path)) == [("a", ("1",)), ("b", ("x", "y"))]
     path = write(tmp_path / "t.csv", 'review,sentiment\n"two\nlines",bad\n')

@@ -14,9 +14,32 @@ from clearhead.data.lines import GZIP_MAGIC, Lines
 from clearhead.errors import DataError
 
 PIECES = [
-    "", "a", "word ", "ünï", "日本語", "😀", "👩‍👩‍👧", "\u202eאב", "e\u0301", "\u2028", "\u2029", "\x85", "\v", "\f",
-    "\x1c", "\r", "\r\r", "\0", "\t", "\ufeff", "</s>", "\u00a0", "\u3000", "\ufffd", "x" * 300,
-]  # fmt: skip
+    "",
+    "a",
+    "word ",
+    "ünï",
+    "日本語",
+    "😀",
+    "👩‍👩‍👧",
+    "\u202eאב",
+    "e\u0301",
+    "\u2028",
+    "\u2029",
+    "\x85",
+    "\v",
+    "\f",
+    "\x1c",
+    "\r",
+    "\r\r",
+    "\0",
+    "\t",
+    "\ufeff",
+    "</s>",
+    "\u00a0",
+    "\u3000",
+    "\ufffd",
+    "x" * 300,
+]
 """A sample of every row of the table of troublesome inputs that is text."""
 
 texts = st.lists(st.lists(st.sampled_from(PIECES), max_size=5).map("".join), max_size=12)

@@ -18,7 +18,7 @@ from clearhead.data.encoding import (
     pair_encoding,
     text_encoding,
 )
-from clearhead.data.examples import Conversation, Labelled, Pair
+from clearhead.data.examples import Conversation, LabelledText, Pair
 from clearhead.data.order import buckets
 from clearhead.data.store import AT_ONCE, IN_USE, Column, in_memory, prepare
 from clearhead.errors import DataError, DiskError
@@ -236,10 +236,12 @@ def test_ids_take_two_bytes_where_two_suffice(tmp_path, letters, vocab_size, n_b
 
 def test_labels_become_numbers_and_unknown_ones_are_refused(letters):
     encoding = label_encoding(letters, ["bad", "good", "odd"])
-    store, _ = in_memory([Labelled("ab", ("good",)), Labelled("c", ("odd", "bad"))], encoding)
+    store, _ = in_memory(
+        [LabelledText("ab", ("good",)), LabelledText("c", ("odd", "bad"))], encoding
+    )
     assert store.rows(1, np.array([0, 1]))[0].tolist() == [1, 0, 2]
     with pytest.raises(DataError, match="fair is not one of the 3"):
-        in_memory([Labelled("ab", ("fair",))], encoding)
+        in_memory([LabelledText("ab", ("fair",))], encoding)
 
 
 def test_of_a_conversation_only_what_the_bot_says_counts(letters):

@@ -113,9 +113,15 @@ def sick(tmp_path_factory, corpus):
 def test_every_planted_fault_is_found_where_it_stands(sick):
     train, _, diagnosis = sick
     found = by_name(diagnosis)
-    assert {name: finding.count for name, finding in found.items() if name != "misaligned lines"} == {
-        "not UTF-8": 5, "test examples in training": 20, "duplicates": 100, "copies": 10, "length outliers": 10,
-    }  # fmt: skip
+    assert {
+        name: finding.count for name, finding in found.items() if name != "misaligned lines"
+    } == {
+        "not UTF-8": 5,
+        "test examples in training": 20,
+        "duplicates": 100,
+        "copies": 10,
+        "length outliers": 10,
+    }
     assert (found["not UTF-8"].path, found["not UTF-8"].line) == (str(train[1]), 2_001)
     assert found["not UTF-8"].example.startswith("b\\xe4d ")
     assert found["test examples in training"].line == 1_001
@@ -185,8 +191,12 @@ def test_small_faults_of_a_table_are_found_and_fixed_in_the_same_format(tmp_path
     path.write_bytes(gzip.compress("\r\n".join([*good, *bad]).encode()))
     diagnosis = examine([path])
     assert {finding.name: finding.count for finding in diagnosis.findings} == {
-        "broken records": 2, "one side empty": 1, "empty lines": 1, "wrong script": 1, "line ends of other tools": 1,
-    }  # fmt: skip
+        "broken records": 2,
+        "one side empty": 1,
+        "empty lines": 1,
+        "wrong script": 1,
+        "line ends of other tools": 1,
+    }
     assert "CR" in diagnosis.notes[str(path)][0]
     fixed = fix(diagnosis, tmp_path / "out")
     written = gzip.decompress((tmp_path / "out" / "pairs.tsv.gz").read_bytes()).decode()

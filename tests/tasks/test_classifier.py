@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import clearhead
-from clearhead.data.examples import Labelled
+from clearhead.data.examples import LabelledText
 from clearhead.errors import DataError, FolderError
 from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
@@ -154,13 +154,13 @@ def test_a_text_that_is_too_long_is_cut_and_says_so(one):
 
 def test_a_label_that_was_never_learned_is_an_error(one):
     with pytest.raises(DataError, match=r"Example 2 has the label odd.*\nIt knows: bad, good"):
-        assess(clearhead.load(one), [Labelled("a", ("good",)), Labelled("b", ("odd",))])
+        assess(clearhead.load(one), [LabelledText("a", ("good",)), LabelledText("b", ("odd",))])
 
 
 def test_an_assessment_counts_what_the_classifier_says(one):
     classifier = clearhead.load(one)
     texts = [f"the film was {word} , they say" for word in ("good", "awful", "lovely", "dull")]
-    examples = [Labelled(text, ("good",)) for text in texts]
+    examples = [LabelledText(text, ("good",)) for text in texts]
     found = assess(classifier, examples)
     n_right = sum(str(each) == "good" for each in classifier.classify(texts))
     assert found.scores[0].value == 25 * n_right
@@ -171,7 +171,7 @@ def test_an_assessment_counts_what_the_classifier_says(one):
 
 def test_an_assessment_of_several_labels_has_no_confusions(several):
     found = assess(
-        clearhead.load(several), [Labelled("the film was good , they say", ("good", "film"))]
+        clearhead.load(several), [LabelledText("the film was good , they say", ("good", "film"))]
     )
     assert [score.name for score in found.scores[:3]] == [
         "all labels right",
@@ -186,7 +186,7 @@ def test_many_labels_are_told_by_their_most_frequent_confusions(one):
     classifier = clearhead.load(one)
     classifier.labels = tuple(f"intent {n}" for n in range(20))
     classifier.scores = lambda _: torch.eye(20)[[*range(19), 3]]
-    text = str(assess(classifier, [Labelled("x", (label,)) for label in classifier.labels]))
+    text = str(assess(classifier, [LabelledText("x", (label,)) for label in classifier.labels]))
     assert text.endswith("most often confused:\n   1 × intent 19 taken for intent 3")
     assert "right ↓" not in text
 

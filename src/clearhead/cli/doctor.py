@@ -54,7 +54,7 @@ def doctor(
     else:
         from rich.console import Console
 
-        tell(diagnosis, fixed, Console(highlight=False, markup=False))
+        print_diagnosis(diagnosis, fixed, Console(highlight=False, markup=False))
 
 
 def examined(files: list[str], test: list[str], kind: "Kind | None") -> "Diagnosis":
@@ -75,7 +75,7 @@ def examined(files: list[str], test: list[str], kind: "Kind | None") -> "Diagnos
         )
 
 
-def tell(diagnosis: "Diagnosis", fixed: "Fixed | None", console: "Console") -> None:
+def print_diagnosis(diagnosis: "Diagnosis", fixed: "Fixed | None", console: "Console") -> None:
     from rich.text import Text
 
     names = " · ".join(Path(path).name or path for path in diagnosis.paths)
@@ -86,7 +86,7 @@ def tell(diagnosis: "Diagnosis", fixed: "Fixed | None", console: "Console") -> N
     for line in remarks(diagnosis):
         console.print(Text(line))
     for finding in diagnosis.findings:
-        console.print(told(finding))
+        console.print(finding_block(finding))
     console.print(Text(verdict(diagnosis, fixed)))
 
 
@@ -132,9 +132,8 @@ def remarks(diagnosis: "Diagnosis") -> list[str]:
         listed = ", ".join(
             f"{label} {count:,}" for label, count in list(diagnosis.labels.items())[:6]
         )
-        said.append(
-            f"{len(diagnosis.labels):,} labels: {listed}{', …' if len(diagnosis.labels) > 6 else ''}."
-        )
+        more = ", …" if len(diagnosis.labels) > 6 else ""
+        said.append(f"{len(diagnosis.labels):,} labels: {listed}{more}.")
     rare = [
         f"{side.characters_seen_once:,} of {side.distinct_characters:,}" for side in diagnosis.sides
     ]
@@ -150,7 +149,7 @@ def remarks(diagnosis: "Diagnosis") -> list[str]:
     return [*said, ""]
 
 
-def told(finding: "Finding") -> "RenderableType":
+def finding_block(finding: "Finding") -> "RenderableType":
     from rich.console import Group
     from rich.padding import Padding
     from rich.text import Text
@@ -169,7 +168,8 @@ def told(finding: "Finding") -> "RenderableType":
 def verdict(diagnosis: "Diagnosis", fixed: "Fixed | None") -> str:
     if fixed:
         left = ", ".join(f"{name} {count:,}" for name, count in fixed.left_out.items()) or "none"
-        return f"Written: {', '.join(fixed.paths)}\nKept {fixed.kept:,} of {diagnosis.examples:,}; left out: {left}."
+        kept = f"Kept {fixed.kept:,} of {diagnosis.examples:,}; left out: {left}."
+        return f"Written: {', '.join(fixed.paths)}\n{kept}"
     counts = [
         sum(finding.severity == severity for finding in diagnosis.findings) for severity in MARKS
     ]

@@ -1,1 +1,1 @@
-"""Files → batches: reading what people have, and cutting it into what the model eats, with nothing lost on the way."""
+"""Files → batches: reading what people have and cutting it into what a model reads, nothing lost."""

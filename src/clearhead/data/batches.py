@@ -1,7 +1,8 @@
-"""Batches: what the model needs and nothing else, at any place of an endless, shuffled, reproducible stream.
+"""Batches: examples collated to tensors, at any place of an endless, shuffled, deterministic stream.
 
-A place is one integer. Processes that share the work take turns: of the world's n, process r sees the places r, n + r,
-2n + r and so on, so that together they see what one would see alone, and each takes as many steps as the others.
+A place is one integer. Processes that share the work take turns: of n processes, number r sees the
+places r, n + r, 2n + r and so on, so that together they see what one would see alone, and each takes
+as many steps as the others.
 """
 
 from abc import ABC, abstractmethod
@@ -141,7 +142,7 @@ def with_end(ids: Ints, lengths: Ints) -> tuple[Int[Tensor, "B T"], Bool[Tensor,
 
 
 def shifted(target: Int[Tensor, "B T"], real: Bool[Tensor, "B T"]) -> Int[Tensor, "B T"]:
-    """What the decoder has before it at each position: the start token, then all but the last of the row."""
+    """What the decoder reads at each position: the start token, then all but the last of the row."""
     start = torch.full_like(target[:, :1], START)
     return torch.cat([start, target[:, :-1]], dim=1) * real
 
@@ -168,7 +169,8 @@ class Batches(ABC, Generic[B]):
 class ByLength(Batches[B]):
     """Examples of like length together, as many as fit a number of tokens.
 
-    Examples change places only within their bucket, so padding stays small and the cuts are the same in every epoch.
+    Examples change places only within their length bucket, so padding stays small and the cuts are
+    the same in every epoch.
     """
 
     def __init__(
@@ -192,7 +194,7 @@ class ByLength(Batches[B]):
         return self.make(self.store, self.store.by_length[places])
 
     def fixed(self) -> Iterator[B]:
-        """Every example once, shorter ones first; `indices` tells how to put results back in order."""
+        """Every example once, shorter ones first; `indices` says how to put results back in order."""
         for start, end in zip(self.cuts[:-1], self.cuts[1:], strict=True):
             yield self.make(self.store, self.store.by_length[start:end])
 
@@ -263,7 +265,7 @@ class Windows(Batches[TextBatch]):
         )
 
     def fixed(self) -> Iterator[TextBatch]:
-        """The text from its first token to its last, each predicted once; what is left over fills a window in part."""
+        """The text from its first token to its last, each predicted once; the last window is short."""
         n_windows = -(-(len(self.text) - 1) // self.window)
         for start in range(0, n_windows, self.rows):
             yield self.windows(np.arange(start, min(start + self.rows, n_windows)), ring=False)

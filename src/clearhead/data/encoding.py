@@ -1,18 +1,18 @@
-"""How examples become ids: one list of rows per side, a chunk at a time, so that the tokenizer can use every core."""
+"""How examples become ids: a list of rows per side, a chunk at a time, so that every core works."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol, TypeAlias
 
-from clearhead.data.examples import Conversation, Labelled, Pair
+from clearhead.data.examples import Conversation, LabelledText, Pair
 from clearhead.errors import DataError, shown
 from clearhead.text import BOT, END, USER
 
 Rows: TypeAlias = list[list[int]]
 
 
-class Tokenizer(Protocol):
+class TextEncoder(Protocol):
     """What is asked of a tokenizer here."""
 
     @property
@@ -34,7 +34,7 @@ class Encoding:
     """Names the function: equal fingerprints give equal rows."""
 
 
-def pair_encoding(source: Tokenizer, target: Tokenizer) -> Encoding:
+def pair_encoding(source: TextEncoder, target: TextEncoder) -> Encoding:
     """Two sides: source and target."""
 
     def encode(pairs: list[Pair]) -> tuple[Rows, ...]:
@@ -49,9 +49,9 @@ def pair_encoding(source: Tokenizer, target: Tokenizer) -> Encoding:
 
 
 def label_encoding(
-    tokenizer: Tokenizer, names: Sequence[str], longest: int | None = None
+    tokenizer: TextEncoder, names: Sequence[str], longest: int | None = None
 ) -> Encoding:
-    """Two sides: the text, cut off where it is too long, and the numbers of its labels among the names."""
+    """Two sides: the text, cut off where it is too long, and the numbers of its labels."""
     numbers = {name: number for number, name in enumerate(names)}
 
     def number(label: str) -> int:
@@ -62,7 +62,7 @@ def label_encoding(
             )
         return numbers[label]
 
-    def encode(examples: list[Labelled]) -> tuple[Rows, ...]:
+    def encode(examples: list[LabelledText]) -> tuple[Rows, ...]:
         texts, labels = zip(*examples, strict=True)
         rows = [row[:longest] for row in tokenizer.encode_batch(list(texts))]
         return rows, [sorted(map(number, each)) for each in labels]
@@ -71,7 +71,7 @@ def label_encoding(
     return Encoding(encode, (tokenizer.vocab_size, len(names)), fingerprint)
 
 
-def text_encoding(tokenizer: Tokenizer) -> Encoding:
+def text_encoding(tokenizer: TextEncoder) -> Encoding:
     """One side: the text and an end token, so that the side as a whole is running text."""
 
     def encode(texts: list[str]) -> tuple[Rows, ...]:
@@ -80,8 +80,8 @@ def text_encoding(tokenizer: Tokenizer) -> Encoding:
     return Encoding(encode, (tokenizer.vocab_size,), f"text {tokenizer.fingerprint}")
 
 
-def conversation_encoding(tokenizer: Tokenizer) -> Encoding:
-    """Two sides: the turns in one row, and 1 for each token that the bot has to say; its turns end like whole texts."""
+def conversation_encoding(tokenizer: TextEncoder) -> Encoding:
+    """Two sides: the turns in one row, and 1 for each token that the bot has to say, ends included."""
 
     def encode(conversations: list[Conversation]) -> tuple[Rows, ...]:
         rows = iter(tokenizer.encode_batch([turn for each in conversations for turn in each.turns]))

@@ -1,7 +1,8 @@
 """Files as examples: pairs, labelled texts, conversations or running text.
 
-Each function answers with a source that can be passed over as often as needed and holds nothing in memory. The format
-is told by the file's ending, then by its content; fields are found by their usual names or by their place.
+Each function answers with a source that can be read as often as needed and holds nothing in memory.
+The format is told by the file's ending, then by its content; fields are found by their usual names
+or by their place.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,13 +19,27 @@ E = TypeVar("E")
 F = TypeVar("F")
 
 PAIR_NAMES = (
-    ("source", "target"), ("src", "tgt"), ("question", "answer"), ("prompt", "response"), ("prompt", "completion"),
-    ("instruction", "output"), ("input", "output"), ("statement", "reply"),
-)  # fmt: skip
+    ("source", "target"),
+    ("src", "tgt"),
+    ("question", "answer"),
+    ("prompt", "response"),
+    ("prompt", "completion"),
+    ("instruction", "output"),
+    ("input", "output"),
+    ("statement", "reply"),
+)
 LABEL_NAMES = (
-    ("text", "label"), ("text", "labels"), ("sentence", "label"), ("text", "category"), ("text", "intent"),
-    ("text", "class"), ("text", "emotion"), ("review", "sentiment"), ("utterance", "intent"), ("question", "label"),
-)  # fmt: skip
+    ("text", "label"),
+    ("text", "labels"),
+    ("sentence", "label"),
+    ("text", "category"),
+    ("text", "intent"),
+    ("text", "class"),
+    ("text", "emotion"),
+    ("review", "sentiment"),
+    ("utterance", "intent"),
+    ("question", "label"),
+)
 TURN_NAMES = (
     ("turns",),
     ("messages",),
@@ -47,7 +62,7 @@ class Pair(NamedTuple):
     target: str
 
 
-class Labelled(NamedTuple):
+class LabelledText(NamedTuple):
     """A text and its label, or several."""
 
     text: str
@@ -125,13 +140,13 @@ class Examples(Generic[E]):
 def pairs(
     *paths: str | Path, fields: Fields | None = None, errors: Errors = "strict"
 ) -> Examples[Pair]:
-    """Pairs from two parallel files, or more of them by their endings, or from tables with two fields.
+    """Pairs from parallel files, two or more by their endings, or from tables with two fields.
 
     `fields` names source and target in a table: names, or column numbers counted from 1.
     """
     sides = parallel_files(paths, fields)
     if sides is None:
-        return table(
+        return from_tables(
             paths,
             lambda cells: Pair(*map(text_in, cells)),
             known=PAIR_NAMES,
@@ -148,22 +163,24 @@ def pairs(
 
 def labelled(
     *paths: str | Path, fields: Fields | None = None, errors: Errors = "strict"
-) -> Examples[Labelled]:
-    """Texts with labels from tables: TSV is label, tab, text; several labels are parted by commas without spaces.
+) -> Examples[LabelledText]:
+    """Texts with labels from tables: TSV is label, tab, text; commas without spaces part labels.
 
     `fields` names text and label: names, or column numbers counted from 1.
     """
 
-    def example(cells: Sequence[Any]) -> Labelled:
-        return Labelled(text_in(cells[0]), labels_in(cells[1]))
+    def example(cells: Sequence[Any]) -> LabelledText:
+        return LabelledText(text_in(cells[0]), labels_in(cells[1]))
 
-    return table(paths, example, known=LABEL_NAMES, order=(1, 0), fields=fields, errors=errors)
+    return from_tables(
+        paths, example, known=LABEL_NAMES, order=(1, 0), fields=fields, errors=errors
+    )
 
 
 def conversations(
     *paths: str | Path, fields: Fields | None = None, errors: Errors = "strict"
 ) -> Examples[Conversation]:
-    """Conversations from JSONL with a list of turns, or from pairs of any kind, each a question and its answer."""
+    """Conversations from JSONL with a list of turns, or from pairs, each a question and its answer."""
     files = [file for path in paths for file in files_in(path)]
     if (
         files
@@ -171,7 +188,7 @@ def conversations(
         and (fields is None or len(fields) == 1)
     ):
         known = TURN_NAMES if fields is None else (tuple(map(str, fields)),)
-        return table(
+        return from_tables(
             files,
             lambda cells: Conversation(turns_in(cells)),
             known=(*known, *PAIR_NAMES),
@@ -186,7 +203,7 @@ def conversations(
 def running_text(
     *paths: str | Path, fields: Fields | None = None, errors: Errors = "strict"
 ) -> Examples[str]:
-    """The lines of plain files as they stand, empty ones too, or one field of each record in JSONL and CSV."""
+    """The lines of plain files as they stand, empty ones too, or one field of JSONL and CSV."""
     files = [file for path in paths for file in files_in(path)]
     tabular = {
         file
@@ -194,7 +211,7 @@ def running_text(
         if fields or file.removesuffix(".gz").endswith((".jsonl", ".ndjson", ".csv"))
     }
     if tabular and tabular == set(files):
-        return table(
+        return from_tables(
             files,
             lambda cells: text_in(cells[0]),
             known=TEXT_NAMES,
@@ -203,14 +220,14 @@ def running_text(
             errors=errors,
         )
     if tabular:
-        raise mixed(files)
+        raise mixed_files(files)
     lines = Lines(files, errors)
     return Examples(
         [lines], lambda: (Row((path,), n, (raw,), raw) for path, n, raw in records(lines, "text"))
     )
 
 
-def table(
+def from_tables(
     paths: Iterable[str | Path],
     make: Callable[[Sequence[Any]], E],
     *,
@@ -243,7 +260,7 @@ def table(
 
 
 def table_format(path: str) -> Format:
-    """Where a table is asked for, plain text is one with too few tabs: reading it as TSV tells which line."""
+    """Plain text, where a table is asked for, has too few tabs: read as TSV, its error names the line."""
     form = format_of(path)
     return "tsv" if form == "text" else form
 
@@ -270,7 +287,7 @@ def labels_in(value: object) -> tuple[str, ...]:
 
 
 def turns_in(cells: Sequence[Any]) -> tuple[str, ...]:
-    """Turns as texts, or as messages with a role; what the system is told goes in front of the first turn."""
+    """Turns as texts, or as messages with a role; a system message goes in front of the first turn."""
     if len(cells) > 1:
         return tuple(map(text_in, cells))
     if not isinstance(cells[0], list):
@@ -278,8 +295,8 @@ def turns_in(cells: Sequence[Any]) -> tuple[str, ...]:
             f"a list of turns was expected, found {shown(cells[0])}.",
             "Give a list of texts or messages.",
         )
-    told = [said(turn) for turn in cells[0] if is_system(turn)]
-    turns = [said(turn) for turn in cells[0] if not is_system(turn)]
+    told = [turn_text(turn) for turn in cells[0] if is_system(turn)]
+    turns = [turn_text(turn) for turn in cells[0] if not is_system(turn)]
     return ("\n".join([*told, *turns[:1]]), *turns[1:]) if told else tuple(turns)
 
 
@@ -287,7 +304,7 @@ def is_system(turn: object) -> bool:
     return isinstance(turn, dict) and "system" in (turn.get("role"), turn.get("from"))
 
 
-def said(turn: object) -> str:
+def turn_text(turn: object) -> str:
     if not isinstance(turn, dict):
         return text_in(turn)
     name = next((name for name in SAID_NAMES if name in turn), None)
@@ -304,14 +321,15 @@ def parallel_files(
 ) -> list[tuple[str, str]] | None:
     """Which plain files go together as source and target, or None when they are tables.
 
-    Two files go by position; more by their endings (a.en b.en a.de b.de), of which the first file's is the source.
+    Two files go by position; more by their endings (a.en b.en a.de b.de), of which the first file's
+    is the source.
     """
     files = [file for path in paths for file in files_in(path)]
     plain = [file for file in files if format_of(file) == "text"]
     if fields or not plain:
         return None
     if len(plain) < len(files):
-        raise mixed(files)
+        raise mixed_files(files)
     if len(files) == 2:
         return [(files[0], files[1])]
     sides: dict[str, list[str]] = {}
@@ -326,7 +344,7 @@ def parallel_files(
     )
 
 
-def mixed(files: Sequence[str]) -> DataError:
+def mixed_files(files: Sequence[str]) -> DataError:
     kinds = ", ".join(f"{Path(file).name} ({format_of(file)})" for file in files)
     return DataError(
         f"Plain text and tables cannot be mixed: {shown(kinds)}.", "Give files of one kind."

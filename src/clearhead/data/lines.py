@@ -1,4 +1,4 @@
-"""Files as lines of text. A line ends at "\\n" and nowhere else, so that counts agree with `wc -l` and nothing shifts.
+"""Files as lines of text. A line ends at "\\n" and nowhere else: counts agree with `wc -l`.
 
 Files are read in big pieces, so that a pass is quick and memory stays flat however long they are.
 """
@@ -27,7 +27,7 @@ Progress = Callable[[str, int, int | None], None]
 """Told what is being done, how much of it is done, and how much there is, where that is known."""
 
 
-class Block(NamedTuple):
+class LineBlock(NamedTuple):
     """Some consecutive lines of one file; the first of them is line `first`, counted from 1."""
 
     path: str
@@ -57,9 +57,10 @@ class Notes:
 
 
 class Lines:
-    """The lines of one or several files, in order, as often as asked; a pipe or "-" (stdin) can be read only once.
+    """The lines of files, in order, as often as asked; a pipe or "-" (stdin) can be read only once.
 
-    `errors="replace"` reads past invalid UTF-8 and counts it; `"surrogateescape"` keeps the bytes recoverable.
+    `errors="replace"` reads past invalid UTF-8 and counts it; `"surrogateescape"` keeps the bytes
+    recoverable.
     """
 
     def __init__(self, paths: str | Path | Iterable[str | Path], errors: Errors = "strict") -> None:
@@ -75,7 +76,7 @@ class Lines:
     def __iter__(self) -> Iterator[str]:
         return chain.from_iterable(block.lines for block in self.blocks())
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[LineBlock]:
         """The same lines in lists, with their place: for those who must say where something stands."""
         done = 0
         for path in self.paths:
@@ -84,7 +85,7 @@ class Lines:
                 yield block
             done += size_on_disk([path])
 
-    def _file(self, path: str) -> Iterator[tuple[Block, int]]:
+    def _file(self, path: str) -> Iterator[tuple[LineBlock, int]]:
         if path in self._spent:
             raise DataError(
                 f"{path} is a pipe: it can be read only once.", "Save it to a file and give that."
@@ -101,7 +102,7 @@ class Lines:
                 if "\r" in text:
                     notes.carriage_returns += sum(line.endswith("\r") for line in lines)
                     lines = [line.removesuffix("\r") for line in lines]
-                yield Block(path, number, lines), 0 if is_pipe(path) else raw.tell()
+                yield LineBlock(path, number, lines), 0 if is_pipe(path) else raw.tell()
                 number += len(lines)
         self.notes[path] = notes
 
@@ -159,7 +160,7 @@ def size_on_disk(paths: Iterable[str]) -> int:
 
 @contextmanager
 def opened(path: str) -> Iterator[tuple[BufferedIOBase, BufferedReader]]:
-    """A file's text bytes, unpacked if it is gzip, and the file as it lies on disk. Content decides, not the name."""
+    """A file's text bytes, unpacked if its content is gzip, and the file as it lies on disk."""
     try:
         file = nullcontext(sys.stdin.buffer) if path == STDIN else Path(path).open("rb")  # noqa: SIM115
     except OSError as error:
@@ -171,16 +172,17 @@ def opened(path: str) -> Iterator[tuple[BufferedIOBase, BufferedReader]]:
         start = raw.peek(2)[:2]
         if start and start != GZIP_MAGIC and path.endswith(".gz"):
             raise DataError(
-                f"{path} is called .gz but is not gzip: it begins with {start.hex(' ')}, not {GZIP_MAGIC.hex(' ')}.",
+                f"{path} is called .gz but is not gzip: "
+                f"it begins with {start.hex(' ')}, not {GZIP_MAGIC.hex(' ')}.",
                 "Rename it, or download it again.",
             )
         yield (gzip.GzipFile(fileobj=raw) if start == GZIP_MAGIC else raw), raw
 
 
 def whole_lines(file: BufferedIOBase, path: str) -> Iterator[bytes]:
-    """Pieces that end where a line ends, without that last newline; a long line is gathered until it does."""
+    """Pieces that end where a line ends, without that last newline; a long line is gathered first."""
     pending: list[bytes] = []
-    for piece in pieces(file, path):
+    for piece in file_pieces(file, path):
         end = piece.rfind(b"\n")
         if end < 0:
             pending.append(piece)
@@ -192,7 +194,7 @@ def whole_lines(file: BufferedIOBase, path: str) -> Iterator[bytes]:
         yield last
 
 
-def pieces(file: BufferedIOBase, path: str) -> Iterator[bytes]:
+def file_pieces(file: BufferedIOBase, path: str) -> Iterator[bytes]:
     """The bytes as they come, with the troubles of disks and gzip told as ours."""
     read = file.read1 if path == STDIN else file.read  # a person typing need not wait
     try:
@@ -215,9 +217,10 @@ def invalid_utf8(data: bytes, at: int, path: str, number: int) -> DataError:
     line = number + data.count(b"\n", 0, at)
     offset = at - (data.rfind(b"\n", 0, at) + 1)
     return DataError(
-        f"{path}:{line}: not UTF-8 at byte offset {offset} of the line: {data[at : at + 4].hex(' ')}.",
-        "Convert the file (iconv -f latin1 -t utf-8), have `clearhead doctor --fix` leave the line out, "
-        "or read with errors=replace.",
+        f"{path}:{line}: not UTF-8 at byte offset {offset} of the line: "
+        f"{data[at : at + 4].hex(' ')}.",
+        "Convert the file (iconv -f latin1 -t utf-8), have `clearhead doctor --fix` leave the line "
+        "out, or read with errors=replace.",
     )
 
 

@@ -1,7 +1,7 @@
-"""Running text with a part of it hidden, to be found again: what pre-training asks without anybody's labels.
+"""Running text with a part of it hidden, to be found again: what pre-training asks without labels.
 
-What is hidden is a pure function of the seed and the place in the stream, so that a run that goes on asks what it
-would have asked anyway.
+What is hidden is a pure function of the seed and the place in the stream, so that a run that goes on
+asks what it would have asked anyway.
 """
 
 from abc import abstractmethod
@@ -28,7 +28,7 @@ from clearhead.text import MASK
 B = TypeVar("B", bound=TokenBatch, covariant=True)
 
 AS_MASK, AS_ANOTHER = 0.8, 0.1
-"""Of the hidden tokens, the shares that show the mask and another token instead; the rest stay in sight, as in BERT."""
+"""Shares of the hidden tokens that show the mask and another token; the rest stays, as in BERT."""
 SPAN = 3
 """Mean length of the spans that are taken out for denoising, as in T5."""
 
@@ -83,7 +83,7 @@ class Masked(Noisy[MaskedBatch]):
 
 
 class Denoised(Noisy[PairBatch]):
-    """Spans taken out: the encoder reads a mask for each, and the decoder writes them, a mask before each."""
+    """Spans taken out: the encoder reads a mask for each, the decoder writes them (as in T5)."""
 
     def spoiled(self, batch: TextBatch, random: Generator) -> PairBatch:
         texts = [
@@ -97,16 +97,17 @@ class Denoised(Noisy[PairBatch]):
 
 
 def spans(length: int, share: float, random: Generator) -> NDArray[np.bool_]:
-    """Which places of a text are hidden: a share of them, in spans with something visible before each."""
+    """Which places of a text are hidden: a share of them, in spans with something between them."""
     n_hidden = max(1, min(round(length * share), length - 1))
     n_spans = max(1, min(round(n_hidden / SPAN), length - n_hidden))
     lengths = np.stack(
-        [parts(length - n_hidden, n_spans, random), parts(n_hidden, n_spans, random)], axis=1
+        [random_parts(length - n_hidden, n_spans, random), random_parts(n_hidden, n_spans, random)],
+        axis=1,
     )
     return np.repeat(np.tile([False, True], n_spans), lengths.ravel())
 
 
-def parts(total: int, n_parts: int, random: Generator) -> Ints:
+def random_parts(total: int, n_parts: int, random: Generator) -> Ints:
     """Lengths that add up to the total, none of them 0, every way to cut being equally likely."""
     cuts = np.sort(random.permutation(np.arange(1, total))[: n_parts - 1])
     return np.diff(np.concatenate([[0], cuts, [total]])).astype(np.int64)

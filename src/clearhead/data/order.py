@@ -41,7 +41,7 @@ def scrambled(x: Words) -> Words:
 
 
 def shuffled(places: Ints, sizes: int | Ints, keys: Words) -> Ints:
-    """Where a shuffle of `sizes` things sends each of the places; each may belong to a shuffle of its own.
+    """Where a shuffle of `sizes` things sends each place; each may be in a shuffle of its own.
 
     The places form a rectangle of nearly the right size; those that leave the list are sent on until
     they are back (cycle walking).

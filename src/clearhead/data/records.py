@@ -1,13 +1,13 @@
 """Tables as records: TSV, CSV and JSONL, each record with the place where it stands.
 
-TSV has no quotes: a tab always parts two columns. CSV follows RFC 4180, so a quoted field may hold commas, quotes
-and newlines. JSONL is one object per line. Every record has the same number of columns, or it is an error.
+TSV has no quotes: a tab always parts two columns. CSV follows RFC 4180, so a quoted field may hold
+commas, quotes and newlines. JSONL is one object per line. Every record has the same number of
+columns, or it is an error.
 """
 
 import csv
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -29,15 +29,11 @@ ENDINGS: dict[str, Format] = {
 }
 LINES_TO_GUESS_FROM = 20
 LONGEST_CSV_RECORD = 10_000
-"""Lines; beyond that a quote was surely left open, and the rest of the file would end up in one field."""
+"""Lines; beyond that a quote was surely left open, and the rest of the file would be one field."""
 SURROGATE = re.compile("[\ud800-\udfff]")
 
-csv.field_size_limit(
-    sys.maxsize
-)  # The module's own limit of 128 kB is shorter than some documents.
 
-
-class Record(NamedTuple):
+class RawRecord(NamedTuple):
     """One example as it stands in a file, before anybody looks into it."""
 
     path: str
@@ -66,18 +62,18 @@ def format_of(path: str) -> Format:
     return "tsv" if len(tabs) == 1 and tabs != {0} else "text"
 
 
-def records(lines: Lines, form: Format) -> Iterator[Record]:
+def records(lines: Lines, form: Format) -> Iterator[RawRecord]:
     """All records of the files; only in CSV can one be longer than a line."""
     if form == "csv":
         return csv_records(lines)
     return (
-        Record(b.path, number, line)
+        RawRecord(b.path, number, line)
         for b in lines.blocks()
         for number, line in enumerate(b.lines, b.first)
     )
 
 
-def csv_records(lines: Lines) -> Iterator[Record]:
+def csv_records(lines: Lines) -> Iterator[RawRecord]:
     """Lines joined until their quotes are even, which by RFC 4180 is where a record ends."""
     held: list[str] = []
     path, first, is_open = "", 0, False
@@ -90,14 +86,15 @@ def csv_records(lines: Lines) -> Iterator[Record]:
             held.append(line)
             is_open ^= line.count('"') % 2 == 1
             if not is_open:
-                yield Record(path, first, "\n".join(held))
+                yield RawRecord(path, first, "\n".join(held))
     if is_open:
         raise open_quote(path, first)
 
 
 def open_quote(path: str, line: int) -> DataError:
     return DataError(
-        f'{path}:{line}: a quote (") is opened and never closed.", "Write a quote inside a field twice: "".'
+        f'{path}:{line}: a quote (") is opened and never closed.',
+        'Write a quote inside a field twice: "".',
     )
 
 
@@ -108,10 +105,11 @@ def layout(
     fields: Fields | None,
     order: Sequence[int],
 ) -> Layout:
-    """How to read a file whose first record is `first`, by the fields named, or else by names that are `known`.
+    """How to read a file whose first record is `first`, by `fields`, or else by `known` names.
 
-    Without names in sight a table has one column for each field, in `order`. A CSV whose first record holds known
-    names has a header; a TSV only when fields are named, since its first line may well be an example.
+    Without names in sight a table has one column for each field, in `order`. A CSV whose first record
+    holds known names has a header; a TSV only when fields are named, since its first line may well be
+    an example.
     """
     if form == "jsonl":
         return Layout(json_parser(first, known, fields), False)
@@ -131,7 +129,8 @@ def layout(
     missing = [field for field in fields if field not in cells]
     if missing:
         raise DataError(
-            f"no column is called {shown(missing[0])}; the first line has {shown(', '.join(cells))}.",
+            f"no column is called {shown(missing[0])}; "
+            f"the first line has {shown(', '.join(cells))}.",
             "Name the columns as they stand there, or give their numbers, counted from 1.",
         )
     return Layout(
@@ -148,6 +147,9 @@ def match(known: Sequence[tuple[str, ...]], names: Sequence[str]) -> list[int] |
 
 
 def split_csv(raw: str) -> list[str]:
+    """The fields of a record. The limit of the csv module is shorter than some documents."""
+    if len(raw) > csv.field_size_limit():
+        csv.field_size_limit(len(raw))
     try:
         return next(csv.reader([raw], strict=True), [""])
     except csv.Error as error:

@@ -1,25 +1,24 @@
 """The examination: figures and findings of a corpus, and its files written without faults."""
 
 import gzip
-import os
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
-from io import BufferedIOBase
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from clearhead.data.examples import LINE_ENDS_ELSEWHERE, Examples, Row
 from clearhead.data.lines import Progress, is_pipe
+from clearhead.disk import atomic_file, disk_errors, make_folder
 from clearhead.doctor.findings import MANY_UNSEEN, Finding, findings
 from clearhead.doctor.survey import SCRIPTS, Kind, Side, Survey, corpus_of, kind_of, survey
-from clearhead.errors import DataError, DiskError, shown
+from clearhead.errors import DataError, shown
 
-BARS = 16
+HISTOGRAM_BARS = 16
 """Columns of a histogram."""
 SPACES_FOR_LINE_ENDS = str.maketrans(dict.fromkeys(LINE_ENDS_ELSEWHERE, " "))
 
@@ -128,8 +127,8 @@ def side_names(corpus: Survey) -> tuple[str, ...]:
 
 def summary(side: Side, name: str, test: Side | None) -> SideSummary:
     lengths = np.asarray(side.traits.lengths)
-    step = max(1, -(-int(np.percentile(lengths, 99)) // BARS))
-    bars = np.bincount(np.minimum(lengths // step, BARS - 1), minlength=BARS)
+    step = max(1, -(-int(np.percentile(lengths, 99)) // HISTOGRAM_BARS))
+    bars = np.bincount(np.minimum(lengths // step, HISTOGRAM_BARS - 1), minlength=HISTOGRAM_BARS)
     scripts = np.bincount(np.asarray(side.scripts), minlength=2)[1:]
     words, characters = side.words, side.characters
     return SideSummary(
@@ -206,13 +205,9 @@ def fix(diagnosis: Diagnosis, out: str | Path) -> Fixed:
         )
     targets = {path: Path(out) / Path(path).name for path in examples.paths}
     refuse_to_overwrite(targets)
-    try:
-        kept = write_kept(diagnosis, examples, targets)
-    except OSError as error:
-        raise DiskError(
-            f"{out} cannot be written: {error.strerror}.",
-            "Free some space, or give another folder.",
-        ) from None
+    with disk_errors(Path(out)):
+        make_folder(Path(out))
+    kept = write_kept(diagnosis, examples, targets)
     return Fixed(paths=tuple(map(str, targets.values())), kept=kept, left_out=cost(diagnosis))
 
 
@@ -236,7 +231,7 @@ def write_kept(diagnosis: Diagnosis, examples: Examples[Any], targets: dict[str,
     )
     index = 0
     with ExitStack() as stack:
-        files = {path: stack.enter_context(Replacement(target)) for path, target in targets.items()}
+        files = {path: stack.enter_context(fixed_file(target)) for path, target in targets.items()}
         for row in examples.rows():
             if row.is_header or not drop[index]:
                 for path, raw in zip(row.paths, row.raws, strict=True):
@@ -256,28 +251,12 @@ def cost(diagnosis: Diagnosis) -> dict[str, int]:
     return result
 
 
-class Replacement:
-    """A file that appears under its name only when it is complete; gzip if it is called so."""
-
-    def __init__(self, target: Path) -> None:
-        self.target, self.temporary = target, target.with_name(f".{target.name}.tmp-{os.getpid()}")
-
-    def __enter__(self) -> BufferedIOBase:
-        self.target.parent.mkdir(parents=True, exist_ok=True)
-        self.raw = self.temporary.open("xb")
-        packed = self.target.suffix == ".gz"
-        self.file: BufferedIOBase = gzip.GzipFile("", "wb", 6, self.raw, 0) if packed else self.raw
-        return self.file
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        try:
-            if self.file is not self.raw:
-                self.file.close()
-            self.raw.flush()
-            os.fsync(self.raw.fileno())
-        finally:
-            self.raw.close()
-            if kind is not None:
-                self.temporary.unlink()
-        if kind is None:
-            self.temporary.rename(self.target)
+@contextmanager
+def fixed_file(target: Path) -> Iterator[BinaryIO | gzip.GzipFile]:
+    """A file that is written atomically; gzip if it is called so."""
+    with atomic_file(target) as file:
+        if target.suffix != ".gz":
+            yield file.file
+        else:
+            with gzip.GzipFile("", "wb", 6, file.file, 0) as packed:
+                yield packed

@@ -62,7 +62,7 @@ def complete(corpus: Survey) -> Mask:
     return np.asarray(~(np.asarray(corpus.broken, bool) | np.asarray(corpus.unpaired, bool)))
 
 
-def readable(corpus: Survey) -> Mask:
+def usable(corpus: Survey) -> Mask:
     """The examples that have something to say on both sides."""
     lengths = [np.asarray(side.traits.lengths) > 0 for side in corpus.sides]
     return np.asarray(np.logical_and.reduce([complete(corpus), *lengths]))
@@ -88,7 +88,7 @@ def repeated(corpus: Survey, _: Survey | None) -> Mask:
     first_ones = np.unique(np.asarray(corpus.digests), return_index=True)[1]
     again = np.ones(len(corpus), dtype=bool)
     again[first_ones] = False
-    return again & readable(corpus)
+    return again & usable(corpus)
 
 
 def copied(corpus: Survey, _: Survey | None) -> Mask:
@@ -105,17 +105,17 @@ def copied(corpus: Survey, _: Survey | None) -> Mask:
 
 def length_outliers(corpus: Survey, _: Survey | None) -> Mask:
     """Pairs whose lengths disagree far more than usual here, slipped ones apart."""
-    found, usable = np.zeros(len(corpus), dtype=bool), readable(corpus)
-    if corpus.kind != "pairs" or not usable.any():
+    found, kept = np.zeros(len(corpus), dtype=bool), usable(corpus)
+    if corpus.kind != "pairs" or not kept.any():
         return found
-    a, b = (np.asarray(side.traits.lengths)[usable].astype(np.float64) for side in corpus.sides)
+    a, b = (np.asarray(side.traits.lengths)[kept].astype(np.float64) for side in corpus.sides)
     ratio = np.log(b / a)
     middle = np.median(ratio)
     expected = a * np.exp(middle)
     surprise = np.abs(b - expected) / np.sqrt(b + expected)
     far = np.abs(ratio - middle)
     limit = max(np.log(FACTOR), 4 * 1.4826 * float(np.median(far)))
-    found[usable] = (far > limit) & (
+    found[kept] = (far > limit) & (
         surprise > max(3.0, SIGMAS * 1.4826 * float(np.median(surprise)))
     )
     return np.asarray(found & (corpus.slipped == 0))
@@ -143,7 +143,7 @@ def contradicted(corpus: Survey, _: Survey | None) -> Mask:
     )
     _values, first_ones, group = np.unique(text, return_index=True, return_inverse=True)
     return np.asarray(
-        (digests != digests[first_ones[group]]) & ~repeated(corpus, None) & readable(corpus)
+        (digests != digests[first_ones[group]]) & ~repeated(corpus, None) & usable(corpus)
     )
 
 
@@ -159,16 +159,16 @@ def leaked(corpus: Survey, test: Survey | None) -> Mask:
     """Training examples that are test examples, but for case and spaces."""
     if test is None:
         return np.zeros(len(corpus), dtype=bool)
-    return np.isin(pair_digests(corpus), pair_digests(test)[readable(test)]) & readable(corpus)
+    return np.isin(pair_digests(corpus), pair_digests(test)[usable(test)]) & usable(corpus)
 
 
 def half_leaked(corpus: Survey, test: Survey | None, side: int) -> Mask:
     """Training examples that share one side with a test example, but not both."""
     if test is None or corpus.kind != "pairs":
         return np.zeros(len(corpus), dtype=bool)
-    known = np.asarray(test.sides[side].digests)[readable(test)]
+    known = np.asarray(test.sides[side].digests)[usable(test)]
     same = np.isin(np.asarray(corpus.sides[side].digests), known)
-    return same & ~leaked(corpus, test) & readable(corpus)
+    return same & ~leaked(corpus, test) & usable(corpus)
 
 
 CHECKS = (

@@ -17,7 +17,7 @@ from clearhead.data.examples import (
     LABEL_NAMES,
     LINE_ENDS_ELSEWHERE,
     Examples,
-    Labelled,
+    LabelledText,
     Pair,
     Row,
     labelled,
@@ -130,11 +130,11 @@ class Survey:
         return paths[min(side, len(paths) - 1)], self.lines[index]
 
 
-def texts_of(example: Pair | Labelled | str) -> tuple[str, ...]:
+def texts_of(example: Pair | LabelledText | str) -> tuple[str, ...]:
     """The sides of an example; several labels are one text."""
     if isinstance(example, str):
         return (example,)
-    return (example[0], ",".join(example.labels)) if isinstance(example, Labelled) else example
+    return (example[0], ",".join(example.labels)) if isinstance(example, LabelledText) else example
 
 
 def first_with(pattern: re.Pattern[str], texts: Sequence[str]) -> int:

@@ -16,7 +16,7 @@ from clearhead import metrics
 from clearhead.config import Config, Given
 from clearhead.data.batches import Batches, ByLength, LabelBatch, label_batch
 from clearhead.data.encoding import Encoding, label_encoding
-from clearhead.data.examples import Examples, Labelled, labelled
+from clearhead.data.examples import Examples, LabelledText, labelled
 from clearhead.data.store import Store
 from clearhead.errors import DataError, shown
 from clearhead.look import Look
@@ -208,16 +208,16 @@ class ClassificationTask(Task):
     name = "classification"
 
     @staticmethod
-    def read(paths: Iterable[Path]) -> Examples[Labelled]:
+    def read(paths: Iterable[Path]) -> Examples[LabelledText]:
         return labelled(*paths)
 
     @staticmethod
-    def texts(example: Labelled) -> tuple[str, ...]:
+    def texts(example: LabelledText) -> tuple[str, ...]:
         return (example.text,)
 
     @classmethod
     def resolve(
-        cls, decided: Given, tokenizers: Tokenizers, examples: Iterable[Labelled], /
+        cls, decided: Given, tokenizers: Tokenizers, examples: Iterable[LabelledText], /
     ) -> Config:
         """The labels, their weights, and where there is no budget, as many passes as texts need."""
         config = Config(**decided)
@@ -259,7 +259,7 @@ class ClassificationTask(Task):
         train, labels = self.config.train, self.config.labels
         return label_loss(train.label_smoothing, labels.several, train.word_dropout, labels.weights)
 
-    def judge(self, _examples: list[Labelled], store: Store) -> Judge:
+    def judge(self, _examples: list[LabelledText], store: Store) -> Judge:
         """Loss and accuracy over all validation texts; macro F1 where texts have several labels."""
         several = self.config.labels.several
         batches = self.batches(store)

@@ -11,7 +11,7 @@ import torch
 
 from clearhead import metrics
 from clearhead.config import DecodeConfig
-from clearhead.data.examples import Labelled, labelled, pairs, running_text
+from clearhead.data.examples import LabelledText, labelled, pairs, running_text
 from clearhead.errors import ConfigError, DataError, shown
 from clearhead.metrics import ClassScore, Score
 from clearhead.tasks.chat import Chatbot, read_conversations
@@ -103,7 +103,7 @@ def of_translations(
     )
 
 
-def of_labels(classifier: Classifier, examples: Sequence[Labelled]) -> Evaluation:
+def of_labels(classifier: Classifier, examples: Sequence[LabelledText]) -> Evaluation:
     """Accuracy, F1, confusions and calibration."""
     found = assess(classifier, examples)
     return Evaluation(
@@ -187,7 +187,7 @@ def short(label: str) -> str:
     return label if len(label) <= WIDEST else label[: WIDEST - 1] + "…"
 
 
-def assess(classifier: Classifier, examples: Sequence[Labelled]) -> Assessment:
+def assess(classifier: Classifier, examples: Sequence[LabelledText]) -> Assessment:
     """Compare what a classifier says with what is right."""
     refuse_unknown(classifier.labels, examples)
     several, temperature = classifier.config.labels.several, classifier.config.labels.temperature
@@ -243,7 +243,7 @@ def confidences(
     return best.values.tolist(), truth.gather(1, best.indices[:, None])[:, 0].tolist()
 
 
-def refuse_unknown(names: Sequence[str], examples: Sequence[Labelled]) -> None:
+def refuse_unknown(names: Sequence[str], examples: Sequence[LabelledText]) -> None:
     """Refuse labels that the classifier has never seen: no score would mean anything."""
     for number, example in enumerate(examples, 1):
         for label in example.labels:
