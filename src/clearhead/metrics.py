@@ -100,7 +100,7 @@ def confusion(
 def calibration_error(
     confidences: Sequence[float], hits: Sequence[bool], n_bins: int = 15
 ) -> Score:
-    """Expected calibration error (ECE): how far confidence and accuracy lie apart, 0 being honest."""
+    """Expected calibration error (ECE): how far confidence and accuracy lie apart."""
     check_lengths(confidences, hits)
     bins: dict[int, list[float]] = {}
     for confidence, hit in zip(confidences, hits, strict=True):

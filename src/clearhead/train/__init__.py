@@ -1,4 +1,4 @@
-"""batches → weights: one loop that knows no task. It is given a loss to lower and a judge to ask."""
+"""batches → weights: one loop that knows no task. It is given a loss to lower and a judge."""
 
 from clearhead.train.loop import Job, Judge, Samples, train
 from clearhead.train.loss import (

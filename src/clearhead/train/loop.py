@@ -57,7 +57,7 @@ class Judge:
     name: str = "loss"
     """What the score is called."""
     score: Callable[[Transformer], float] | None = None
-    """The task's own measure (higher is better) on a sample; without one, the lowest loss is best."""
+    """The task's own measure on a sample, higher being better; without one, minus the loss."""
     full_score: Callable[[Transformer], float] | None = None
     """The same on all validation examples: what the weights to use are chosen by."""
     effort: float = 1.0
@@ -67,7 +67,7 @@ class Judge:
     """The settings with what only validation can tell, such as a temperature."""
 
     def rating(self, model: Transformer) -> float:
-        """What weights are chosen by, higher being better: the full score, or else minus the loss."""
+        """What weights are chosen by, higher being better: the full score, or minus the loss."""
         return -self.loss(model) if self.full_score is None else self.full_score(model)
 
     def worded(self, rating: float) -> str:
@@ -102,12 +102,12 @@ class Job:
         return self.config.save_every or self.validate_every
 
     def batches_at(self, place: int) -> list[Batch]:
-        """This process's batches for an update: a pure function of the place that all have come to together."""
+        """This process's batches for an update: a pure function of the place all have come to."""
         first, stride = place + self.ranks.rank, self.ranks.world
         return [self.batches.batch(first + i * stride) for i in range(self.config.accumulate)]
 
     def seed_at(self, step: int) -> int:
-        """Where this process's random numbers for an update begin: deterministic, with no generator state to keep."""
+        """The seed of this process's random numbers in an update: deterministic, nothing to keep."""
         return int(mix(self.config.seed, step, self.ranks.rank)[0] >> 1)
 
     def circumstances(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class Job:
 
 
 def train(job: Job) -> Iterator[Report]:
-    """Train to the end of the course, from the newest checkpoint if there is one, and choose the weights to use."""
+    """Train from the newest checkpoint, if there is one, to the end; choose the weights to use."""
     run = Run(job)
     yield from run.resume()
     yield from run.validate_if_due()
@@ -174,7 +174,7 @@ class Run:
         self.watch = Stopwatch(self.state.counters.seconds)
 
     def is_over(self) -> bool:
-        """Whether the course is run, or nothing was gained for as long as the patience lasts (early stopping)."""
+        """Whether the course is run, or nothing was gained for too long (early stopping)."""
         out_of_patience = 0 < self.job.config.patience <= self.state.counters.waited
         return self.step >= self.state.course.total or out_of_patience
 
@@ -183,7 +183,7 @@ class Run:
         return self.step % every == 0 or self.step >= self.state.course.total
 
     def advance(self) -> Generator[Report, None, Outcome]:
-        """One update; tried again in smaller pieces when memory is short, left out when it is not finite."""
+        """One update; in smaller pieces when memory is short, left out when it is not finite."""
         job, counters = self.job, self.state.counters
         batches = job.batches_at(counters.batches)
         while (outcome := self.try_update(batches)) is None:
@@ -204,7 +204,7 @@ class Run:
         return outcome
 
     def try_update(self, batches: list[Batch]) -> Outcome | None:
-        """What an update found, with the gradients left on the parameters; None where memory was short."""
+        """What an update found, its gradients being on the parameters; None if memory was short."""
         job, counters = self.job, self.state.counters
         try:
             return update(
@@ -223,7 +223,7 @@ class Run:
             return None
 
     def apply(self) -> None:
-        """Let the optimizers act on the gradients, at the learning rate of this point of the course."""
+        """Let the optimizers act on the gradients, at the learning rate of this point."""
         job, course = self.job, self.state.course
         # The middle of the coming update, so that neither the first nor the last is idle.
         middle = (course.progress(self.step) + course.progress(self.step + 1)) / 2
@@ -255,7 +255,7 @@ class Run:
             self.watch.note_validation()
 
     def validate(self) -> Validation:
-        """Measure, and remember whether it was the best so far; without a score, the lowest loss is best."""
+        """Measure, and remember whether it was the best so far."""
         judge, counters = self.job.judge, self.state.counters
         counters.validated = counters.step
         model = self.model_to_judge()
@@ -279,7 +279,7 @@ class Run:
         )
 
     def model_to_judge(self) -> Transformer:
-        """The model in evaluation mode: a gathered copy, where its weights are sharded over processes (FSDP)."""
+        """The model in evaluation mode: a gathered copy, where its weights are sharded (FSDP)."""
         model = self.job.model
         if self.job.config.shard and self.job.ranks.world > 1:
             model = build(model.config).to(model.device)
@@ -299,7 +299,7 @@ class Run:
         return Saved(self.step, time.monotonic() - begin)
 
     def correct_course(self) -> Iterator[Correction]:
-        """Repeat the corrections that were made before; after the last of them, look at the clock from time to time."""
+        """Repeat the corrections made before an interruption; after them, go by the clock."""
         job, step, course = self.job, self.step, self.state.course
         known = [correction for correction in job.corrections if correction.step >= step]
         is_time = step % max(5, job.steps // 50) == 0 and step < course.total
@@ -315,14 +315,14 @@ class Run:
             yield self.state.course.corrections[-1]
 
     def seconds_to_validate(self) -> float:
-        """Time that validations will still take: those on the way, and the choice of weights at the end."""
+        """Time that validations will still take: on the way, and to choose the weights at the end."""
         config, n_updates = self.job.config, self.state.course.total - self.step
         n_candidates = 2 + (config.ema > 0) + (config.average_last > 0)
         n_validations = n_updates // self.job.validate_every
         return self.watch.validation * (n_validations + n_candidates * self.job.judge.effort)
 
     def choose_weights(self) -> Chosen:
-        """Load the weights that do best on all validation examples: the last, the best on the sample, or an average."""
+        """Load the weights that do best on all validation examples."""
         job, scores = self.job, {}
         candidates = dict(self.candidates())
         for name, weights in candidates.items():
@@ -333,7 +333,7 @@ class Run:
         return Chosen(self.step, best, scores)
 
     def candidates(self) -> Iterator[tuple[str, Tensors]]:
-        """The weights to choose from."""
+        """The weights to choose from: the last, the best on the sample, and averages."""
         job, best = self.job, self.state.counters.best_step
         yield "last", {name: tensor.clone() for name, tensor in job.model.state_dict().items()}
         if best is not None and best != self.step and (checkpoint := job.keeper.at(best)):

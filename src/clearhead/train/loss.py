@@ -1,4 +1,4 @@
-"""What training makes small. The loop is given one of these and knows nothing else about the task."""
+"""What training makes small: all that the loop knows about a task."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
@@ -22,13 +22,13 @@ from clearhead.text import UNKNOWN
 
 
 class Loss(Protocol):
-    """From a model and a batch to the sum of the losses, and how many there are; the tap is the model's."""
+    """From a model and a batch to the sum of the losses and their number; the model has the tap."""
 
     def __call__(self, model: Transformer, batch: Any, tap: Tap = SILENT) -> tuple[Tensor, int]: ...
 
 
 def next_token_loss(smoothing: float = 0.0, word_dropout: float = 0.0) -> Loss:
-    """Teacher forcing: the target shifted right goes in, and every position predicts its next token at once."""
+    """Teacher forcing: the target goes in shifted right, and each position predicts its token."""
 
     def loss(model: Transformer, batch: TextBatch, tap: Tap = SILENT) -> tuple[Tensor, int]:
         memory = mask = None
@@ -63,7 +63,7 @@ def label_loss(
     word_dropout: float = 0.0,
     weights: Sequence[float] = (),
 ) -> Loss:
-    """One label per text (softmax over the labels), or any number of them (each its own yes or no)."""
+    """One label per text (softmax over the labels), or any number of them (a sigmoid each)."""
 
     def loss(model: Transformer, batch: LabelBatch, tap: Tap = SILENT) -> tuple[Tensor, int]:
         source = with_unknowns(batch.source, word_dropout)
@@ -101,7 +101,7 @@ def mean_loss(loss: Loss, batches: Batches[Any]) -> Callable[[Transformer], floa
 
 
 def with_unknowns(ids: Int[Tensor, "B T"], rate: float) -> Int[Tensor, "B T"]:
-    """Some words replaced by the unknown token, so that the model learns not to lean on any one of them."""
+    """Word dropout: some tokens are unknown, so that the model does not lean on any one of them."""
     if rate == 0 or not torch.is_grad_enabled():
         return ids
     return ids.masked_fill(
@@ -110,7 +110,7 @@ def with_unknowns(ids: Int[Tensor, "B T"], rate: float) -> Int[Tensor, "B T"]:
 
 
 LOGITS_AT_ONCE = 2**21
-"""Entries of the logits that exist at one time: few enough to stay in a CPU's cache, enough to keep its cores busy."""
+"""Entries of the logits at one time: few enough for a CPU's cache, enough to keep its cores busy."""
 
 
 def smoothed_cross_entropy(
@@ -120,7 +120,7 @@ def smoothed_cross_entropy(
     targets: Int[Tensor, " N"],
     smoothing: float = 0.0,
 ) -> Float[Tensor, ""]:
-    """The sum over N predictions of cross-entropy with label smoothing, for logits = x tokensᵀ + bias.
+    """The sum of cross-entropies with label smoothing, for logits = x tokensᵀ + bias.
 
     The logits of a large vocabulary are the biggest tensor of a training step. Here they exist a
     slice at a time, and their gradient, where one is asked for, is taken while they are there: the

@@ -16,13 +16,14 @@ from clearhead.train.loss import Loss
 def not_finite(
     model: Transformer, loss: Loss, batches: Sequence[Batch], step: int
 ) -> NotFiniteError:
-    """The error to raise: the update, the examples in it, and the first place that is not finite."""
+    """The error to raise: the update, its examples, and the first place that is not finite."""
     place = first_place(model, loss, batches)
     examples = [int(index) for batch in batches for index in batch.indices]
     return NotFiniteError(
         f"Update {step} is not finite: {place}. The weights are as they were before it.\n"
         f"Its examples: {', '.join(map(str, examples[:8]))}{' …' if len(examples) > 8 else ''}.",
-        "Try a lower train.learning_rate, or let some updates be left out with train.skip_nonfinite.",
+        "Try a lower train.learning_rate, or let some updates be left out with "
+        "train.skip_nonfinite.",
     )
 
 
@@ -44,7 +45,7 @@ def first_place(model: Transformer, loss: Loss, batches: Sequence[Batch]) -> str
 
 
 class NotFiniteTap(Tap):
-    """Notes the path of every tensor that is not finite; scores hidden by a mask are meant to be minus infinity."""
+    """Notes the path of every tensor that is not finite; what a mask hides is -inf on purpose."""
 
     listening = True
 

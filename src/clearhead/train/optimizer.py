@@ -3,7 +3,7 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -59,12 +59,12 @@ def groups(
 
 
 def is_hidden_matrix(name: str, parameter: Tensor) -> bool:
-    """Whether the parameter maps vectors to vectors inside the stacks; look-up tables and heads do not."""
+    """Whether it maps vectors to vectors inside the stacks; look-up tables and heads do not."""
     return parameter.ndim == 2 and ".layers." in name
 
 
 def depths(model: nn.Module) -> dict[str, int]:
-    """The layer of each weight: 0 for token vectors and positions, then those of its stack, the head on top."""
+    """The layer of each weight: 0 for token vectors and positions; the head is on top."""
     names = [name for name, _ in model.named_parameters()]
     layers = {name: int(found[1]) + 1 for name in names if (found := LAYER.search(name))}
     top = max(layers.values(), default=0) + 1
@@ -72,7 +72,7 @@ def depths(model: nn.Module) -> dict[str, int]:
 
 
 def rate_shares(model: nn.Module, layer_decay: float) -> dict[str, float]:
-    """Layer-wise decay: all of the learning rate for the top layer's weights, less for each below."""
+    """Layer-wise decay: the whole learning rate at the top, less of it in each layer below."""
     found = depths(model)
     top = max(found.values())
     return {name: layer_decay ** (top - depth) for name, depth in found.items()}
@@ -85,11 +85,11 @@ def freeze(model: nn.Module, n_layers: int) -> None:
 
 
 class Muon(Optimizer):
-    """Momentum whose every direction is made equally long, by a Newton–Schulz iteration, before it is applied.
+    """Momentum made equally long in every direction, by a Newton–Schulz iteration, before it acts.
 
-    torch.optim.Muon iterates in bfloat16, which CPUs without it emulate a hundred times slower than float32, and takes
-    matrices one by one. Here all matrices of one shape go through the iteration together, in their own precision, and
-    stacked ones (q, k and v) are taken apart.
+    torch.optim.Muon iterates in bfloat16, which CPUs without it emulate a hundred times slower than
+    float32, and takes matrices one by one. Here all matrices of one shape go through the iteration
+    together, in their own precision, and stacked ones (q, k and v) are taken apart.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Muon(Optimizer):
         super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         assert closure is None, "one gradient is enough"
         for group in self.param_groups:
             rate, decay = group["lr"], group["lr"] * group["weight_decay"]
@@ -113,12 +113,11 @@ class Muon(Optimizer):
                     weight.mul_(1 - decay)
                     scale = math.sqrt(max(1.0, step.size(1) / step.size(2)))
                     weight.add_(placed_like(weight, step.flatten(0, 1)), alpha=-rate * scale)
-        return None
 
     def by_shape(
         self, matrices: list[Tensor], momentum: float
     ) -> dict[Any, list[tuple[Tensor, Tensor]]]:
-        """Each matrix with the step it would take (Nesterov's momentum), as a stack of one or three, by shape."""
+        """Each matrix with its step (Nesterov's momentum), as a stack of one or three, by shape."""
         shapes: dict[Any, list[tuple[Tensor, Tensor]]] = defaultdict(list)
         for weight in matrices:
             if weight.grad is None:
@@ -134,7 +133,7 @@ class Muon(Optimizer):
 
 
 def orthogonalised(x: Float[Tensor, "N R C"], n_iterations: int = 5) -> Float[Tensor, "N R C"]:
-    """The nearest matrices whose singular values are all about 1 (0.7 to 1.2), without a decomposition."""
+    """The nearest matrices whose singular values are about 1 (0.7 to 1.2), without an SVD."""
     if x.size(1) > x.size(2):
         return orthogonalised(x.mT, n_iterations).mT
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)

@@ -1,6 +1,6 @@
-"""Several processes, one training run: who I am among them, what we add up, and tensors split over all of us.
+"""Several processes, one training run: who I am, what we add up, and tensors sharded over us.
 
-What torch has for sharded tensors takes most of a second to import, so it is imported only where something is sharded.
+What torch has for sharded tensors takes most of a second to import, so it is imported late.
 """
 
 import os
@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
 TIMEOUT = timedelta(hours=24)
-"""How long a process waits for the others: the first may have a large corpus to prepare. It need not
-be short, for torchrun ends the others when one dies."""
+"""How long a process waits for the others: the first may have a large corpus to prepare. It need
+not be short, for torchrun ends the others when one dies."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def full(tensor: Any) -> Tensor:
 
 
 def placed_like(example: Any, tensor: Tensor) -> Tensor:
-    """The tensor on the example's device, and sharded as it is; an optimizer's counters never are."""
+    """The tensor on the example's device, and sharded as it is; an optimizer's count never is."""
     if not is_sharded(example) or tensor.shape != example.shape:
         return tensor.to(example.device)
     from torch.distributed.tensor import distribute_tensor

@@ -13,13 +13,12 @@ class Report:
     """Updates of the weights so far."""
 
     def line(self) -> dict[str, Any]:
-        """The report as a line of the log; JSON has no word for what is not finite, and neither has the line."""
-        values = {name: None if is_odd(value) else value for name, value in asdict(self).items()}
-        return {"kind": type(self).__name__.removesuffix("Report").lower(), **values}
-
-
-def is_odd(value: object) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
+        """The report as a line of the log; what is not finite is null, as JSON has no word for it."""
+        kind = type(self).__name__.removesuffix("Report").lower()
+        return {"kind": kind} | {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in asdict(self).items()
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

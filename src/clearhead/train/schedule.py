@@ -1,4 +1,4 @@
-"""How far a run has come, and the learning rate there: pure functions, so that a checkpoint has nothing to keep."""
+"""How far a run has come, and the learning rate there: pure functions, nothing to save."""
 
 import math
 import time
@@ -34,7 +34,7 @@ class Course:
         return replace(self, corrections=(*self.corrections, correction))
 
     def fitting_steps(self, step: int, seconds_left: float, seconds_per_step: float) -> int:
-        """How many updates fit the time that is left; the present number, while it is near enough."""
+        """How many updates fit the time that is left; the present number, if it is near enough."""
         fits = step + max(1, int(seconds_left / seconds_per_step))
         near = max(2, 0.02 * (self.total - step))
         return fits if abs(fits - self.total) > near else self.total
@@ -89,7 +89,7 @@ def paper(step: int, warmup_steps: int, d_model: int) -> float:
 
 
 def rate_factor(config: TrainConfig, d_model: int, step: int, progress: float) -> float:
-    """What the peak learning rate is multiplied with at a step (the first is 1) and progress (0 to 1)."""
+    """What the peak learning rate is multiplied with, at a step (from 1) and progress (0 to 1)."""
     match config.schedule:
         case "stable":
             return stable(progress, config.warmup, config.decay)

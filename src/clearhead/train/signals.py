@@ -13,8 +13,8 @@ class StopFlag:
     def __init__(self) -> None:
         self.signal: int | None = None
 
-    def note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - what a signal handler is given
-        """Remember the first signal; leave at once on a second Ctrl-C."""
+    def note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """A signal handler: remember the first signal; leave at once on a second Ctrl-C."""
         if self.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal = number
@@ -22,7 +22,7 @@ class StopFlag:
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopFlag]:
-    """While inside, Ctrl-C and SIGTERM only raise a flag; in a thread, where none arrives, nothing does."""
+    """While inside, Ctrl-C and SIGTERM only raise a flag; in a thread no signal arrives."""
     flag = StopFlag()
     is_main = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()

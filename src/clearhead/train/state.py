@@ -1,7 +1,7 @@
-"""All that a run is, between two updates: what a checkpoint holds so that going on equals not having stopped.
+"""All that a run is between two updates: what a checkpoint holds so that resuming is bit-exact.
 
-The place in the data is a number, the learning rate is a function of the step, and each update draws its random
-numbers from a seed made of (seed, step, rank): there is nothing else to keep.
+The place in the data is a number, the learning rate is a function of the step, and each update draws
+its random numbers from a seed made of (seed, step, rank): there is nothing else to keep.
 """
 
 from collections.abc import Iterable
@@ -63,7 +63,7 @@ class Counters:
 
 
 class MovingAverage:
-    """An exponential moving average (EMA) of a model's weights; while it is young it forgets faster."""
+    """An exponential moving average (EMA) of the weights; while it is young it forgets faster."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
@@ -83,7 +83,7 @@ class MovingAverage:
 
 
 def mean_weights(several: Iterable[Tensors]) -> Tensors:
-    """Checkpoint averaging: the mean of several sets of weights, in float64 so that their order does not matter."""
+    """Checkpoint averaging: the mean of several sets of weights, in float64: any order will do."""
     sets = list(several)
     return {
         name: torch.stack([weights[name].double() for weights in sets]).mean(dim=0).float()

@@ -35,7 +35,7 @@ class Outcome:
 
 
 class Objective(nn.Module):
-    """The model with its loss, as one module for all processes; in mixed precision (autocast) where it is asked for."""
+    """The model with its loss, as one module; in mixed precision (autocast) where it is asked for."""
 
     def __init__(self, model: Transformer, loss: Loss, config: TrainConfig) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Objective(nn.Module):
 
 
 def distribute(objective: Objective, config: TrainConfig, ranks: Ranks) -> nn.Module:
-    """The objective as the processes work on it: data-parallel (DDP), or each with a part of the weights (FSDP2)."""
+    """The objective for several processes: data-parallel (DDP), or with sharded weights (FSDP2)."""
     model = objective.model
     if config.compile:
         model.compile()
@@ -77,10 +77,10 @@ def update(
     ranks: Ranks,
     stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Leave the clipped gradient of the mean loss on the parameters: gradient accumulation over batches and processes.
+    """Leave the clipped gradient of the mean loss on the parameters (gradient accumulation).
 
-    Each loss is a sum, and its gradient is divided by the number of predictions of all processes together: several
-    processes, or several pieces of a batch, give what one would.
+    Each loss is a sum, and its gradient is divided by the number of predictions of all processes
+    together: several processes, or several pieces of a batch, give what one would.
     """
     torch.manual_seed(seed)
     objective.train()
