@@ -15,7 +15,7 @@ from recipe import Recipe
 
 from clearhead.data.examples import Conversation, conversations
 from clearhead.tasks import Chatbot
-from clearhead.tasks.chat import chat_encoding, read_conversations
+from clearhead.tasks.chat import ChatTask, read_conversations
 from clearhead.tasks.user import Perplexity
 
 OPENINGS = (
@@ -76,7 +76,7 @@ def baseline(
     bot: Chatbot, training: Iterable[Conversation], test: Sequence[Conversation]
 ) -> Perplexity:
     """What the n-grams of the same tokens make of the same words."""
-    encoding = chat_encoding((bot.target, bot.target), bot.config)
+    encoding = ChatTask(bot.config, bot.tokenizers).encoding
     model = Ngrams(encoding.encode(list(training))[0], bot.target.vocab_size)
     nats, n_judged = 0.0, 0
     for row, counts in zip(*encoding.encode(list(test)), strict=True):

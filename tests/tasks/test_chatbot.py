@@ -9,7 +9,7 @@ from clearhead import Chatbot
 from clearhead.data.examples import Conversation
 from clearhead.data.store import in_memory
 from clearhead.errors import TextError
-from clearhead.tasks.chat import chat_batches, chat_encoding, exchanges
+from clearhead.tasks.chat import ChatTask, exchanges
 from clearhead.tasks.user import Kept
 from tasks.random_runs import random_folder
 
@@ -127,10 +127,10 @@ def test_only_the_bot_s_words_count(
     decoder: Chatbot, tmp_path_factory: pytest.TempPathFactory, pairs: list[list[tuple[str, str]]]
 ) -> None:
     talks, bot = [[turn for pair in talk for turn in pair] for talk in pairs], decoder
-    encoding = chat_encoding((bot.target, bot.target), bot.config)
+    task = ChatTask(bot.config, bot.tokenizers)
     examples = [Conversation(tuple(turns)) for turns in talks]
-    store = in_memory(examples, encoding)[0]
-    for batch in chat_batches(store, bot.config).fixed():
+    store = in_memory(examples, task.encoding)[0]
+    for batch in task.batches(store).fixed():
         for row, number in enumerate(batch.indices.tolist()):
             judged = batch.target_out[row][batch.judged[row]].tolist()
             answers = [

@@ -13,7 +13,7 @@ from clearhead.errors import DataError, FolderError
 from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
 from clearhead.tasks.classification import chosen_labels, fitted_temperature, probabilities
-from clearhead.tasks.evaluation import assess
+from clearhead.tasks.evaluation import evaluate_labels
 from clearhead.tasks.fit import fit
 from tasks.small import small_config, trained, write_prose, write_reviews
 
@@ -154,31 +154,31 @@ def test_a_text_that_is_too_long_is_cut_and_says_so(one):
 
 def test_a_label_that_was_never_learned_is_an_error(one):
     with pytest.raises(DataError, match=r"Example 2 has the label odd.*\nIt knows: bad, good"):
-        assess(clearhead.load(one), [LabelledText("a", ("good",)), LabelledText("b", ("odd",))])
+        evaluate_labels(
+            clearhead.load(one), [LabelledText("a", ("good",)), LabelledText("b", ("odd",))]
+        )
 
 
-def test_an_assessment_counts_what_the_classifier_says(one):
+def test_an_evaluation_counts_what_the_classifier_says(one):
     classifier = clearhead.load(one)
     texts = [f"the film was {word} , they say" for word in ("good", "awful", "lovely", "dull")]
     examples = [LabelledText(text, ("good",)) for text in texts]
-    found = assess(classifier, examples)
+    found = evaluate_labels(classifier, examples)
     n_right = sum(str(each) == "good" for each in classifier.classify(texts))
-    assert found.scores[0].value == 25 * n_right
-    assert found.confused["good", "good"] == n_right
-    assert sum(found.confused.values()) == 4
+    confusion = {(right, said): count for right, said, count in found.scores["confusion"]}
+    assert found.scores["accuracy"]["value"] == 25 * n_right
+    assert confusion.get(("good", "good"), 0) == n_right
+    assert sum(confusion.values()) == 4
+    assert list(found.lines) == [str(each) for each in classifier.classify(texts)]
     assert "right ↓" in str(found)
 
 
-def test_an_assessment_of_several_labels_has_no_confusions(several):
-    found = assess(
+def test_an_evaluation_of_several_labels_has_no_confusions(several):
+    found = evaluate_labels(
         clearhead.load(several), [LabelledText("the film was good , they say", ("good", "film"))]
     )
-    assert [score.name for score in found.scores[:3]] == [
-        "all labels right",
-        "micro F1",
-        "macro F1",
-    ]
-    assert found.confused == {}
+    assert list(found.scores)[:3] == ["all labels right", "micro F1", "macro F1"]
+    assert found.scores["confusion"] == []
     assert str(found).splitlines()[2].startswith("label")
 
 
@@ -186,7 +186,9 @@ def test_many_labels_are_told_by_their_most_frequent_confusions(one):
     classifier = clearhead.load(one)
     classifier.labels = tuple(f"intent {n}" for n in range(20))
     classifier.scores = lambda _: torch.eye(20)[[*range(19), 3]]
-    text = str(assess(classifier, [LabelledText("x", (label,)) for label in classifier.labels]))
+    text = str(
+        evaluate_labels(classifier, [LabelledText("x", (label,)) for label in classifier.labels])
+    )
     assert text.endswith("most often confused:\n   1 × intent 19 taken for intent 3")
     assert "right ↓" not in text
 

@@ -6,7 +6,7 @@ from clearhead.config import Given
 from clearhead.data.examples import labelled
 from clearhead.demo.show import Show
 from clearhead.tasks import Classifier
-from clearhead.tasks.evaluation import assess
+from clearhead.tasks.evaluation import evaluate_labels
 
 TEXTS = [
     "The soup was lovely.",
@@ -59,7 +59,7 @@ class ClassificationShow(Show):
             "How good it is",
             f"On {len(test):,} reviews with pairs of words that it never saw together:",
         )
-        self.print_lines(str(assess(classifier, test)).split("\n"))
+        self.print_lines(str(evaluate_labels(classifier, test)).split("\n"))
         return [
             f'classify {self.into} "{TEXTS[1]}" --probabilities',
             f"classify {self.into}",

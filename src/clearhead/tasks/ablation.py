@@ -43,7 +43,7 @@ def ablate_heads(
 ) -> HeadMap:
     """Each head silenced in turn: its slice of W_O set to zero, which is the same as no output, and fast."""
     model = deepcopy(translator.models[0])
-    muted = type(translator)([model], (translator.source, translator.target), translator.config)
+    muted = type(translator)([model], translator.tokenizers, translator.config)
     loss, bleu = measured(muted, pairs)
     parts = [
         (f"{stack}.{layer}.{kind}", getattr(block, f"{kind}_attention").out.weight)

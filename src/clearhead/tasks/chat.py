@@ -24,11 +24,16 @@ from clearhead.tasks.defaults import DEFAULTS
 from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.tasks.task import Task, Tokenizers, with_vocabularies
 from clearhead.tasks.user import Kept, Perplexity, User, value_of
-from clearhead.text import USER, Tokenizer
+from clearhead.text import USER
 from clearhead.train import Judge, Samples, mean_loss, next_token_loss, total_loss
 
 PIECE = 1_024
 """Bytes of a conversation that are learned at a time: about what a chatbot reads at once."""
+LENGTH: int = DEFAULTS["chat"]["decode"]["max_length"]
+"""Tokens of the longest reply where the settings name no number."""
+ENOUGH_TO_TELL = 1_000
+"""Conversations that are looked at to see whether they are more than questions and answers."""
+N_SAMPLES = 3
 
 
 def read_conversations(*paths: str | Path) -> Examples[Conversation]:
@@ -49,43 +54,11 @@ def exchanges(turns: Sequence[str]) -> Iterator[Conversation]:
         yield Conversation(tuple(piece))
 
 
-def chat_encoding(tokenizers: tuple[Tokenizer, Tokenizer], config: Config) -> Encoding:
-    """How conversations become ids for this family; long ones lose their oldest turns."""
-    if config.model.family == "encoder-decoder":
-        pairs = pair_encoding(*tokenizers)
-        return Encoding(
-            lambda examples: pairs.encode([Pair(*each.turns[-2:]) for each in examples]),
-            pairs.vocab_sizes,
-            f"last {pairs.fingerprint}",
-        )
-    longest, plain = config.data.max_length, conversation_encoding(tokenizers[1])
-
-    def encode(examples: list[Conversation]) -> tuple[Rows, ...]:
-        ids, counts = plain.encode(examples)
-        starts = [oldest_kept(row, longest) for row in ids]
-        return tuple(
-            [row[start:] for row, start in zip(rows, starts, strict=True)] for rows in (ids, counts)
-        )
-
-    return Encoding(encode, plain.vocab_sizes, f"{plain.fingerprint} {longest}")
-
-
 def oldest_kept(ids: list[int], longest: int) -> int:
     """The first turn of the user from which on the conversation is short enough; else its start."""
     if len(ids) <= longest:
         return 0
     return next((i for i, token in enumerate(ids) if token == USER and len(ids) - i <= longest), 0)
-
-
-def chat_batches(store: Store, config: Config) -> Batches[TextBatch]:
-    made: Callable[[Store, Ints], TextBatch] = (
-        pair_batch if config.model.family == "encoder-decoder" else conversation_batch
-    )
-    return ByLength(store, made, config.data.batch_tokens, config.train.seed)
-
-
-LENGTH: int = DEFAULTS["chat"]["decode"]["max_length"]
-"""Tokens of the longest reply where the settings name no number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +226,7 @@ class Chatbot(User):
         asked = self.asked(decode, options, LENGTH).but(beam=1, n_best=1)
         return look_at_writing(
             self.flat,
-            (self.source, self.target),
+            self.tokenizers,
             text,
             encode=lambda text: self.context([*before, text], asked)[0],
             options=asked,
@@ -266,8 +239,8 @@ class Chatbot(User):
     def perplexity(self, conversations: Iterable[Sequence[str]]) -> Perplexity:
         """How surprised the model is by the bot's turns in conversations."""
         examples = [Conversation(tuple(turns)) for turns in conversations]
-        store, _ = in_memory(examples, chat_encoding((self.source, self.target), self.config))
-        batches = chat_batches(store, self.config).fixed()
+        task = ChatTask(self.config, self.tokenizers)
+        batches = task.batches(in_memory(examples, task.encoding)[0]).fixed()
         nats, n_tokens = total_loss(self.model, next_token_loss(), batches)
         judged = [each.turns[-1:] if self.reads_question else each.turns[1::2] for each in examples]
         return Perplexity(
@@ -275,15 +248,14 @@ class Chatbot(User):
         )
 
 
-N_SAMPLES = 3
-ENOUGH_TO_TELL = 1_000
-"""Conversations that are looked at to see whether they are more than questions and answers."""
-
-
 class ChatTask(Task):
     """What training has to know about chat, in both of its forms."""
 
     name = "chat"
+
+    def __init__(self, config: Config, tokenizers: Tokenizers) -> None:
+        super().__init__(config, tokenizers)
+        self.is_pairs = config.model.family == "encoder-decoder"
 
     @staticmethod
     def read(paths: Iterable[Path]) -> Examples[Conversation]:
@@ -307,15 +279,35 @@ class ChatTask(Task):
 
     @property
     def encoding(self) -> Encoding:
-        return chat_encoding(self.tokenizers, self.config)
+        """Pairs are the last two turns; long conversations lose their oldest turns."""
+        if self.is_pairs:
+            pairs = pair_encoding(*self.tokenizers)
+            return Encoding(
+                lambda examples: pairs.encode([Pair(*each.turns[-2:]) for each in examples]),
+                pairs.vocab_sizes,
+                f"last {pairs.fingerprint}",
+            )
+        longest, plain = self.config.data.max_length, conversation_encoding(self.tokenizers[1])
+
+        def encode(examples: list[Conversation]) -> tuple[Rows, ...]:
+            both = plain.encode(examples)
+            starts = [oldest_kept(row, longest) for row in both[0]]
+            return tuple(
+                [row[start:] for row, start in zip(rows, starts, strict=True)] for rows in both
+            )
+
+        return Encoding(encode, plain.vocab_sizes, f"{plain.fingerprint} {longest}")
 
     def n_predictions(self, store: Store) -> int:
         """The tokens that the bot has to say, and an end for each example."""
-        is_pairs = self.config.model.family == "encoder-decoder"
-        return (store.n_tokens[1] if is_pairs else int(store.ids[1].values.sum())) + len(store)
+        n_tokens = store.n_tokens[1] if self.is_pairs else int(store.ids[1].values.sum())
+        return n_tokens + len(store)
 
     def batches(self, store: Store) -> Batches[TextBatch]:
-        return chat_batches(store, self.config)
+        made: Callable[[Store, Ints], TextBatch] = (
+            pair_batch if self.is_pairs else conversation_batch
+        )
+        return ByLength(store, made, self.config.data.batch_tokens, self.config.train.seed)
 
     def judge(self, examples: list[Conversation], store: Store) -> Judge:
         """The loss; the likeliest replies to a few of the conversations."""

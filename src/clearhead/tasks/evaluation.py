@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
@@ -25,6 +25,8 @@ MOST_COLUMNS = 12
 """Labels up to which all confusions are drawn; beyond, only the most frequent ones are told."""
 N_CONFUSED = 12
 WIDEST = 32
+Confusions = Mapping[tuple[Hashable, Hashable], int]
+"""How often each (right, said) pair of labels occurs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +57,14 @@ def evaluate(
     """
     user = run if isinstance(run, User) else load(run)
     if isinstance(user, Translator):
-        return of_translations(user, files, user.asked(decode, options))
+        return evaluate_translations(user, files, user.asked(decode, options))
     if decode is not None or options:
         raise ConfigError(
             "The settings of decoding change how text is written, and this test writes none.",
             "Leave them out.",
         )
     if isinstance(user, Classifier):
-        return of_labels(user, list(labelled(*files)))
+        return evaluate_labels(user, list(labelled(*files)))
     if isinstance(user, Chatbot):
         return of_surprise(user.perplexity(each.turns for each in read_conversations(*files)))
     if isinstance(user, Writer):
@@ -73,7 +75,7 @@ def evaluate(
     )
 
 
-def of_translations(
+def evaluate_translations(
     translator: Translator, files: Sequence[str | Path], decode: DecodeConfig
 ) -> Evaluation:
     """BLEU and chrF with their signatures, the speed, and how often the guard had to help."""
@@ -103,18 +105,44 @@ def of_translations(
     )
 
 
-def of_labels(classifier: Classifier, examples: Sequence[LabelledText]) -> Evaluation:
-    """Accuracy, F1, confusions and calibration."""
-    found = assess(classifier, examples)
+def evaluate_labels(classifier: Classifier, examples: Sequence[LabelledText]) -> Evaluation:
+    """Accuracy, F1, confusions, and calibration before and after temperature scaling."""
+    refuse_unknown(classifier.labels, examples)
+    several, temperature = classifier.config.labels.several, classifier.config.labels.temperature
+    rows = classifier.tokenizer.encode_batch([example.text for example in examples])
+    logits = classifier.scores([row[: classifier.limit] for row in rows])
+    right = [example.labels for example in examples]
+    found = [
+        tuple(classifier.labels[number] for number in each)
+        for each in chosen_labels(logits, several)
+    ]
+    labels = {str(label): score for label, score in metrics.per_label(found, right).items()}
+    exact = metrics.accuracy([*map(frozenset, found)], [*map(frozenset, right)])
+    scores = [exact]
+    confused: Confusions = {}
+    if several:
+        scores = [replace(exact, name="all labels right"), micro_f1(found, right)]
+    else:
+        confused = metrics.confusion([each[0] for each in found], [each[0] for each in right])
+    scores.append(metrics.mean_f1(labels))
+    for name, factor in (("calibration error before", 1.0), ("after", temperature)):
+        error = metrics.calibration_error(*confidences(classifier, logits / factor, right))
+        scores.append(replace(error, name=name))
+    head = " · ".join(f"{score.name} {score.value:.1f}" for score in scores)
+    text = "\n".join([f"{head} · {len(examples):,} texts", "", *table(labels)])
+    if confused:
+        text += "\n\n" + "\n".join(
+            matrix(tuple(labels), confused) if len(labels) <= MOST_COLUMNS else mistakes(confused)
+        )
     return Evaluation(
         scores={
-            **by_name(found.scores),
+            **by_name(scores),
             "texts": len(examples),
-            "labels": {label: vars(score) for label, score in found.labels.items()},
-            "confusion": [[*pair, count] for pair, count in found.confused.items()],
+            "labels": {label: vars(score) for label, score in labels.items()},
+            "confusion": [[*pair, count] for pair, count in confused.items()],
         },
-        text=str(found),
-        lines=tuple(map(",".join, found.said)),
+        text=text,
+        lines=tuple(map(",".join, found)),
     )
 
 
@@ -127,107 +155,46 @@ def by_name(scores: Sequence[Score]) -> dict[str, Any]:
     return {one.name: {"value": one.value, "signature": one.signature} for one in scores}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Assessment:
-    """What a classifier reaches; `str()` is a page of tables."""
-
-    scores: tuple[Score, ...]
-    """Accuracy, macro F1, and the calibration error before and after the temperature."""
-    labels: Mapping[str, ClassScore]
-    """How each label fared."""
-    confused: Mapping[tuple[Hashable, Hashable], int]
-    """How often each (right, said) pair occurs; empty where texts have several labels."""
-    said: tuple[tuple[str, ...], ...]
-    """What the classifier said to each text."""
-
-    def __str__(self) -> str:
-        heads = [
-            " · ".join(f"{score.name} {score.value:.1f}" for score in self.scores)
-            + f" · {len(self.said):,} texts"
-        ]
-        parts = ["\n".join([*heads, "", *self.table()])]
-        if self.confused:
-            parts.append(
-                "\n".join(self.matrix() if len(self.labels) <= MOST_COLUMNS else self.pairs())
-            )
-        return "\n\n".join(parts)
-
-    def table(self) -> Iterator[str]:
-        """A line for each label."""
-        width = max(map(len, map(short, ["label", *self.labels])))
-        yield f"{'label':<{width}}  precision  recall     F1   texts"
-        for label, score in self.labels.items():
-            yield (
-                f"{short(label):<{width}}  {score.precision:9.1f}  {score.recall:6.1f}  "
-                f"{score.f1:5.1f}  {score.count:6,}"
-            )
-
-    def matrix(self) -> Iterator[str]:
-        """All confusions: a row for each right label, a column for each that was said."""
-        names = dict(zip(self.labels, ascii_lowercase, strict=False))
-        width = max(map(len, map(short, names)))
-        cell = max(4, *(len(f"{count:,}") + 1 for count in self.confused.values()))
-        yield "right ↓  said →".ljust(width + 3) + "".join(
-            f"{letter:>{cell}}" for letter in names.values()
+def table(labels: Mapping[str, ClassScore]) -> Iterator[str]:
+    """How each label fared, a line for each."""
+    width = max(map(len, map(short, ["label", *labels])))
+    yield f"{'label':<{width}}  precision  recall     F1   texts"
+    for label, score in labels.items():
+        yield (
+            f"{short(label):<{width}}  {score.precision:9.1f}  {score.recall:6.1f}  "
+            f"{score.f1:5.1f}  {score.count:6,}"
         )
-        for right, letter in names.items():
-            counts = (self.confused.get((right, other), 0) for other in names)
-            row = "".join(f"{f'{count:,}' if count else '·':>{cell}}" for count in counts)
-            yield f"{letter}  {short(right):<{width}}".ljust(15) + row
 
-    def pairs(self) -> Iterator[str]:
-        """The most frequent confusions."""
-        wrong = {pair: count for pair, count in self.confused.items() if pair[0] != pair[1]}
-        yield "most often confused:" if wrong else "nothing was confused"
-        for pair in sorted(wrong, key=lambda pair: (-wrong[pair], str(pair)))[:N_CONFUSED]:
-            yield f"{wrong[pair]:4,} × {short(str(pair[0]))} taken for {short(str(pair[1]))}"
+
+def matrix(labels: Sequence[str], confused: Confusions) -> Iterator[str]:
+    """The confusion matrix: a row for each right label, a column for each that was said."""
+    names = dict(zip(labels, ascii_lowercase, strict=False))
+    width = max(map(len, map(short, names)))
+    cell = max(4, *(len(f"{count:,}") + 1 for count in confused.values()))
+    yield "right ↓  said →".ljust(width + 3) + "".join(f"{name:>{cell}}" for name in names.values())
+    for right, letter in names.items():
+        counts = (confused.get((right, other), 0) for other in names)
+        row = "".join(f"{f'{count:,}' if count else '·':>{cell}}" for count in counts)
+        yield f"{letter}  {short(right):<{width}}".ljust(15) + row
+
+
+def mistakes(confused: Confusions) -> Iterator[str]:
+    """The most frequent confusions."""
+    wrong = {pair: count for pair, count in confused.items() if pair[0] != pair[1]}
+    yield "most often confused:" if wrong else "nothing was confused"
+    for pair in sorted(wrong, key=lambda pair: (-wrong[pair], str(pair)))[:N_CONFUSED]:
+        yield f"{wrong[pair]:4,} × {short(str(pair[0]))} taken for {short(str(pair[1]))}"
 
 
 def short(label: str) -> str:
     return label if len(label) <= WIDEST else label[: WIDEST - 1] + "…"
 
 
-def assess(classifier: Classifier, examples: Sequence[LabelledText]) -> Assessment:
-    """Compare what a classifier says with what is right."""
-    refuse_unknown(classifier.labels, examples)
-    several, temperature = classifier.config.labels.several, classifier.config.labels.temperature
-    rows = classifier.tokenizer.encode_batch([example.text for example in examples])
-    scores = classifier.scores([row[: classifier.limit] for row in rows])
-    found = [
-        tuple(classifier.labels[number] for number in each)
-        for each in chosen_labels(scores, several)
-    ]
-    right = [example.labels for example in examples]
-    labels = {str(label): score for label, score in metrics.per_label(found, right).items()}
-    errors = []
-    for name, factor in (("calibration error before", 1.0), ("after", temperature)):
-        error = metrics.calibration_error(*confidences(classifier, scores / factor, right))
-        errors.append(Score(name, error.value, error.signature))
-    exact = metrics.accuracy(
-        [frozenset(each) for each in found], [frozenset(each) for each in right]
-    )
-    main = (
-        (Score("all labels right", exact.value), *micro_f1(found, right)) if several else (exact,)
-    )
-    confused = (
-        {}
-        if several
-        else metrics.confusion([each[0] for each in found], [each[0] for each in right])
-    )
-    return Assessment(
-        scores=(*main, metrics.mean_f1(labels), *errors),
-        labels=labels,
-        confused=confused,
-        said=tuple(found),
-    )
-
-
-def micro_f1(found: Sequence[tuple[str, ...]], right: Sequence[tuple[str, ...]]) -> tuple[Score]:
+def micro_f1(found: Sequence[tuple[str, ...]], right: Sequence[tuple[str, ...]]) -> Score:
     """F1 over all labels of all texts together."""
     hits = sum(len(set(said) & set(true)) for said, true in zip(found, right, strict=True))
-    return (
-        Score("micro F1", metrics.percent(2 * hits, sum(map(len, found)) + sum(map(len, right)))),
-    )
+    n_labels = sum(map(len, found)) + sum(map(len, right))
+    return Score("micro F1", metrics.percent(2 * hits, n_labels))
 
 
 def confidences(

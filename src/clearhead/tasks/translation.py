@@ -281,7 +281,7 @@ class Translator(User):
         self.refuse_too_long(text)
         look = look_at_writing(
             self.flat[0],
-            (self.source, self.target),
+            self.tokenizers,
             text,
             encode=lambda text: ended(self.source, [text])[0],
             options=self.asked(decode, options),

@@ -32,8 +32,8 @@ class User(ABC):
         self, model: Transformer, tokenizers: Tokenizers, config: Config, name: str = ""
     ) -> None:
         self.model, self.config, self.name = model, config, name
+        self.tokenizers, self.tokenizer = tokenizers, tokenizers[1]
         self.source, self.target = tokenizers
-        self.tokenizer = self.target
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu") -> Self:

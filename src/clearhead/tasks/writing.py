@@ -25,10 +25,13 @@ from clearhead.train import Judge, Samples, mean_loss, next_token_loss, total_lo
 
 LENGTH: int = DEFAULTS["writing"]["decode"]["max_length"]
 """Tokens that are written where the settings name no number."""
-TOKENS_AT_ONCE = 8_192
-"""Tokens of the windows that a perplexity is measured on together."""
 LOOKED_AT = 24
 """Likewise when they are looked into: more than fits on a screen helps nobody."""
+TOKENS_AT_ONCE = 8_192
+"""Tokens of the windows that a perplexity is measured on together."""
+SAMPLE_TOKENS = 60
+OPENING = 40
+"""Characters of the validation text that the samples begin with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +151,7 @@ class Writer(User):
         asked = asked.but(beam=1, n_best=1, max_length=min(room, asked.max_length or LOOKED_AT))
         return look_at_writing(
             self.flat,
-            (self.tokenizer, self.tokenizer),
+            self.tokenizers,
             prompt,
             encode=lambda text: self.read(text)[-self.window :],
             options=asked,
@@ -204,11 +207,6 @@ class Writer(User):
         n_bytes = sum(len(line.encode()) + 1 for line in lines)
         nats, n_tokens = total_loss(self.model, next_token_loss(), sliding(ids, self.window))
         return Perplexity(nats, n_tokens, n_bytes)
-
-
-SAMPLE_TOKENS = 60
-OPENING = 40
-"""Characters of the validation text that the samples begin with."""
 
 
 def sliding(ids: Sequence[int], window: int) -> Iterator[TextBatch]:
@@ -324,5 +322,4 @@ class WritingTask(Task):
             found = writer.write(opening, max_length=SAMPLE_TOKENS)
             return ((found.prompt, found.text),)
 
-        batches = self.batches(store)
-        return Judge(loss=mean_loss(next_token_loss(), batches), samples=sampled)
+        return Judge(loss=mean_loss(next_token_loss(), self.batches(store)), samples=sampled)
