@@ -9,10 +9,11 @@ import pytest
 import clearhead
 from clearhead.config import Given, layered
 from clearhead.demo.show import shipped
+from clearhead.errors import DataError
 from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit
-from clearhead.train import StepReport
+from clearhead.train import Chosen, StepReport
 
 SMALL = {"d_model": 16, "d_ff": 32, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1}
 TRAIN = {"max_steps": 6, "save_every": 2, "validate_every": 3, "ema": 0.9}
@@ -74,6 +75,27 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(
         if task == "writing"
         else user.reply("Hi").text != 0
     )
+
+
+@pytest.mark.parametrize("earlier", [True, False])
+def test_a_run_goes_on_after_another_version_named_its_examples_but_not_with_other_examples(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: bool
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    config, run = settings(files["text.txt"]), tmp_path / "run"
+    for report in fit(TASKS["writing"], config, run):
+        if isinstance(report, StepReport) and report.step == 3:
+            break
+    plan, *rest = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    named = json.loads(plan)["examples"]
+    other = "0" * 32 if earlier else f"{named[:-4]}0000"
+    (run / "metrics.jsonl").write_text(plan.replace(named, other) + "".join(rest))
+    going_on = fit(TASKS["writing"], config, run)
+    if earlier:
+        assert isinstance(list(going_on)[-1], Chosen)
+    else:
+        with pytest.raises(DataError, match="not those that"):
+            list(going_on)
 
 
 def test_the_form_of_a_chatbot_can_be_set(

@@ -215,9 +215,11 @@ def plan_in(folder: RunFolder, config: Config) -> Plan:
 
 
 def refuse_other_examples(store: Store, folder: RunFolder) -> None:
-    """A place in the data means nothing in other data."""
+    """A place in the data means nothing in other data; an older store format cannot be compared."""
+    store_format = store.fingerprint.partition("-")[0]
     for line in folder.log.lines():
-        if line["kind"] == "plan" and line["examples"] != store.fingerprint:
+        found = line["examples"] if line["kind"] == "plan" else ""
+        if found.startswith(f"{store_format}-") and found != store.fingerprint:
             raise DataError(
                 f"The training examples are not those that {folder.path} was begun with.",
                 "Put the files back as they were, or begin anew with another --into.",
