@@ -235,6 +235,16 @@ print("torch._dynamo" in sys.modules)
     assert done.stdout == b"False\n"
 
 
+def test_settings_are_parsed_once_and_anew_when_the_file_has_changed(run):
+    first = run.config()
+    assert run.config() is RunFolder(run.path).config() is first
+    run.write_config(first.but(train=first.train.but(seed=7)))
+    assert run.config().train.seed == 7
+    path = run.path / "config.toml"
+    path.write_text(path.read_text().replace("seed = 7", "seed = 8"))
+    assert run.config().train.seed == 8
+
+
 def test_the_command_line_tells_what_is_wrong_with_a_run(run, capsys):
     assert main(["verify", str(run.path)]) == 0
     assert capsys.readouterr().out == f"Nothing is wrong with {run.path}.\n"
