@@ -17,7 +17,7 @@ from clearhead.look.film import Film
 from clearhead.look.paths import axes_of
 from clearhead.look.replay import Replay
 from clearhead.look.search import SearchTree
-from clearhead.look.tokens import Guess
+from clearhead.look.tokens import Guess, word_places
 
 FORMAT = "clearhead-look/1"
 META, TENSORS = "meta.json", "look.safetensors"
@@ -243,8 +243,14 @@ def search(tree: SearchTree) -> dict[str, Any]:
 
 
 def alignment(look: Replay) -> dict[str, Any]:
+    """The best alignment, and the tokens of each word."""
     found = look.alignment()
-    return {**vars(found), "weights": np.round(found.weights.astype(float), 4).tolist()}
+    return {
+        **vars(found),
+        "weights": np.round(found.weights.astype(float), 4).tolist(),
+        "source_places": word_places(look.source),
+        "target_places": word_places(look.predicted),
+    }
 
 
 def film(look: Replay, own: Film) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-/** One attention of the trace: its numbers, what follows from them, and what its heads are like. Pure arithmetic. */
+/** One attention of the trace: its numbers, what follows from them, and what its heads are like. */
+
+import { labels, rowLabels } from "./words.js";
 
 const known = new WeakMap();
 
@@ -20,15 +22,42 @@ export class Attention {
     this.scores = trace.tensor(`${node.id}.scores`);
     this.dk = node.d_k;
     this.scale = node.scale ?? Math.sqrt(node.d_k);
-    if (this.scores && trace.meta.edits.length && this.misses(1) < this.misses(this.scale)) this.scale = 1;
+    if (this.scores && trace.meta.edits.length && this.misses(1) < this.misses(this.scale))
+      this.scale = 1;
     this.queries = trace.tokens(node.queries);
     this.keys = trace.tokens(node.keys);
+    this.rowLabels = rowLabels(this.queries);
+    this.columnLabels = labels(this.keys);
   }
 
-  /** How far the pattern is from a softmax of scores divided by this: a changed model may have left √d_k out. */
+  /** Values of all cells with their names, as a matrix draws them; the selected cell is marked. */
+  sheet(values, { q, k }) {
+    const { nq: rows, nk: columns, rowLabels: names, columnLabels } = this;
+    return { values, rows, columns, rowLabels: names, columnLabels, at: { row: q, column: k } };
+  }
+
+  /** The same as a table. */
+  table(caption, values, { q, k }) {
+    return {
+      caption,
+      rows: this.rowLabels,
+      columns: this.columnLabels,
+      values,
+      at: { row: q, column: k },
+    };
+  }
+
+  /**
+   * How far the pattern is from a softmax of scores divided by this: a changed model may have left
+   * √d_k out.
+   */
   misses(scale) {
-    const weights = this.weights(0), made =
-      softmax(this.raw(0).map((x, c) => (weights[c] ? x / scale : -Infinity)), this.nq, this.nk);
+    const weights = this.weights(0),
+      made = softmax(
+        this.raw(0).map((x, c) => (weights[c] ? x / scale : -Infinity)),
+        this.nq,
+        this.nk,
+      );
     return sum(made.map((x, c) => Math.abs(x - weights[c])));
   }
 
@@ -53,7 +82,10 @@ export class Attention {
     return this.scores?.data.subarray(head * size, (head + 1) * size);
   }
 
-  /** The four stages of a head. With `scale` or `mask` switched off they say what would be, and not what was. */
+  /**
+   * The four stages of a head. With `scale` or `mask` switched off they say what would be, and not
+   * what was.
+   */
   stages(head, { scale = true, mask = true } = {}) {
     const key = `${head} ${scale} ${mask}`;
     if (this.staged?.key !== key) this.staged = { key, stages: this.staging(head, scale, mask) };
@@ -61,17 +93,27 @@ export class Attention {
   }
 
   staging(head, scale, mask) {
-    const scores = this.raw(head), weights = this.weights(head);
+    const scores = this.raw(head),
+      weights = this.weights(head);
     if (!scores) return [null, null, null, weights];
-    const scaled = scores.map((x) => (scale ? x / this.scale : x)); // a Float32Array rounds as the model does
-    const masked = mask ? scaled.map((x, c) => (this.masked(Math.floor(c / this.nk), c % this.nk, head) ? -Infinity
-      : x)) : scaled;
+    // a Float32Array rounds as the model does
+    const scaled = scores.map((x) => (scale ? x / this.scale : x));
+    const masked = mask
+      ? scaled.map((x, c) =>
+          this.masked(Math.floor(c / this.nk), c % this.nk, head) ? -Infinity : x,
+        )
+      : scaled;
     return [scores, scaled, masked, scale && mask ? weights : softmax(masked, this.nq, this.nk)];
   }
 
-  /** Every operand of a cell, and the sums made of them anew in float64, beside the model's own float32. */
+  /**
+   * Every operand of a cell, and the sums made of them anew in float64, beside the model's own
+   * float32.
+   */
   byHand(head, i, j, { scale = true, mask = true } = {}) {
-    const q = this.vectors("q", head, i), k = this.vectors("k", head, j), v = this.vectors("v", head, j);
+    const q = this.vectors("q", head, i),
+      k = this.vectors("k", head, j),
+      v = this.vectors("v", head, j);
     const [scores, scaled, masked, weights] = this.stages(head, { scale, mask });
     const terms = Array.from(q, (x, dim) => ({ dim, q: x, k: k[dim], product: x * k[dim] }));
     const score = sum(terms.map((term) => term.product));
@@ -82,20 +124,39 @@ export class Attention {
       const hidden = mask && this.masked(i, key, head);
       return hidden ? -Infinity : sum(Array.from(q, (x, dim) => x * other[dim])) / divisor;
     });
-    const max = Math.max(...row), exps = row.map((x) => Math.exp(x - max)), total = sum(exps);
+    const max = Math.max(...row),
+      exps = row.map((x) => Math.exp(x - max)),
+      total = sum(exps);
     const cell = i * this.nk + j;
     return {
-      terms, score, divisor, scaled: score / divisor, reason, row, max, exps, total, weight: exps[j] / total, v,
-      model: { score: scores[cell], scaled: scaled[cell], masked: masked[cell], weight: weights[cell] },
+      terms,
+      score,
+      divisor,
+      scaled: score / divisor,
+      reason,
+      row,
+      max,
+      exps,
+      total,
+      weight: exps[j] / total,
+      v,
+      model: {
+        score: scores[cell],
+        scaled: scaled[cell],
+        masked: masked[cell],
+        weight: weights[cell],
+      },
       tolerance: 1e-6 * Math.max(1, sum(terms.map((term) => Math.abs(term.product)))),
     };
   }
 
   /** The head's output for query i: Σ weight × v, recomputed, beside the model's z. */
   mixture(head, i, weights = this.weights(head)) {
-    const width = this.vectors("v", head, 0).length, made = new Float64Array(width);
+    const width = this.vectors("v", head, 0).length,
+      made = new Float64Array(width);
     for (let j = 0; j < this.nk; j++) {
-      const v = this.vectors("v", head, j), w = weights[i * this.nk + j];
+      const v = this.vectors("v", head, j),
+        w = weights[i * this.nk + j];
       for (let dim = 0; dim < width; dim++) made[dim] += w * v[dim];
     }
     return { made, model: this.vectors("z", head, i) };
@@ -103,7 +164,8 @@ export class Attention {
 
   /** Heads together: their mean or their maximum. */
   mixed(how) {
-    const size = this.nq * this.nk, all = this.pattern.data;
+    const size = this.nq * this.nk,
+      all = this.pattern.data;
     return Float32Array.from({ length: size }, (_, c) => {
       let made = 0;
       for (let head = 0; head < this.nHeads; head++) {
@@ -114,12 +176,17 @@ export class Attention {
     });
   }
 
-  /** What a head does, in numbers between 0 and 1, and a word for it where one number stands out. */
+  /**
+   * What a head does, in numbers between 0 and 1, and a word for it where one number stands out.
+   */
   traits(head) {
-    const { nq, nk } = this, w = this.weights(head), own = this.node.queries === this.node.keys;
+    const { nq, nk } = this,
+      w = this.weights(head),
+      own = this.node.queries === this.node.keys;
     const traits = { entropy: 0, itself: 0, previous: 0, next: 0, special: 0 };
     for (let i = 0; i < nq; i++) {
-      let entropy = 0, open = 0;
+      let entropy = 0,
+        open = 0;
       for (let j = 0; j < nk; j++) {
         const x = w[i * nk + j];
         if (x > 0) entropy -= x * Math.log2(x);
@@ -140,12 +207,17 @@ export class Attention {
 }
 
 function badge({ itself, previous, next, special, entropy }) {
-  const [name, share] = Object.entries({ itself, previous, next, special }).sort((a, b) => b[1] - a[1])[0];
+  const [name, share] = Object.entries({ itself, previous, next, special }).sort(
+    (a, b) => b[1] - a[1],
+  )[0];
   if (share > 0.5) return name;
   return entropy > 0.85 ? "broad" : entropy < 0.25 ? "sharp" : "";
 }
 
-/** How much of each token has reached each place after this block, if half of every layer is what it was before. */
+/**
+ * How much of each token has reached each place after this block, if half of every layer is what it
+ * was before.
+ */
 export function rollout(trace, id) {
   const [stack, layer, part] = id.split(".");
   let reached = null;
@@ -159,22 +231,29 @@ export function rollout(trace, id) {
   const cross = attentionOf(trace, id);
   const step = { data: cross.mixed("mean"), rows: cross.nq, columns: cross.nk };
   const encoder = last && rollout(trace, last.id);
-  return encoder ? through(step, { data: encoder, rows: cross.nk, columns: cross.nk }).data : step.data;
+  return encoder
+    ? through(step, { data: encoder, rows: cross.nk, columns: cross.nk }).data
+    : step.data;
 }
 
 function halfKept(attention) {
   const n = attention.nq;
-  const data = attention.mixed("mean").map((x, c) => x / 2 + (Math.floor(c / n) === c % n ? 0.5 : 0));
+  const data = attention
+    .mixed("mean")
+    .map((x, c) => x / 2 + (Math.floor(c / n) === c % n ? 0.5 : 0));
   return { data, rows: n, columns: n };
 }
 
 function through(step, before) {
   if (!before) return step;
-  const { rows, columns: inner } = step, columns = before.columns, data = new Float32Array(rows * columns);
+  const { rows, columns: inner } = step,
+    columns = before.columns,
+    data = new Float32Array(rows * columns);
   for (let i = 0; i < rows; i++) {
     for (let m = 0; m < inner; m++) {
       const w = step.data[i * inner + m];
-      if (w) for (let j = 0; j < columns; j++) data[i * columns + j] += w * before.data[m * columns + j];
+      if (w)
+        for (let j = 0; j < columns; j++) data[i * columns + j] += w * before.data[m * columns + j];
     }
   }
   return { data, rows, columns };
@@ -183,7 +262,8 @@ function through(step, before) {
 function softmax(values, rows, columns) {
   const made = new Float32Array(values.length);
   for (let i = 0; i < rows; i++) {
-    const row = values.subarray(i * columns, (i + 1) * columns), max = Math.max(...row);
+    const row = values.subarray(i * columns, (i + 1) * columns),
+      max = Math.max(...row);
     const total = sum(Array.from(row, (x) => Math.exp(x - max)));
     row.forEach((x, j) => (made[i * columns + j] = Math.exp(x - max) / total));
   }

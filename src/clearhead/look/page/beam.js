@@ -1,66 +1,156 @@
-/** The search as a tree: what was kept at every step, what was dropped and why, and the way that won. */
+/**
+ * The search as a tree: what was kept at every step, what was dropped and why, and the way that
+ * won.
+ */
 
+import { sum } from "./attention.js";
 import { bdi, h, number, svg } from "./dom.js";
-import { line, num, op, step } from "./ledger.js";
+import { line, step } from "./ledger.js";
 import { bare, short } from "./words.js";
 
-const WIDE = 104, TALL = 30;
+const WIDE = 104,
+  TALL = 30;
+const ENDS = { pruned: " ×", finished: " ■" };
 
 /** A heading and the tree; `pick` is told of the node that is clicked, as "step.index". */
 export function beamTree(beam, now, pick) {
-  const tallest = Math.max(...beam.steps.map((nodes) => nodes.length)), width = beam.steps.length * WIDE + 30,
+  const tallest = Math.max(...beam.steps.map((nodes) => nodes.length)),
+    width = beam.steps.length * WIDE + 30,
     height = tallest * TALL + 34;
-  const x = (depth) => 14 + depth * WIDE, y = (index) => 40 + index * TALL;
+  const x = (depth) => 14 + depth * WIDE,
+    y = (index) => 40 + index * TALL;
   const won = (depth, index) => beam.winner[depth] === index;
-  const edges = [], marks = [];
-  beam.steps.forEach((nodes, depth) => nodes.forEach((node, index) => {
-    const kind = `${node.state}${won(depth, index) ? " won" : ""}${now.beam === `${depth}.${index}` ? " chosen" : ""}`;
-    if (depth && node.parent !== null && node.parent >= 0) {
-      const from = [x(depth - 1) + 66, y(node.parent) - 4], to = [x(depth) - 6, y(index) - 4],
-        middle = (from[0] + to[0]) / 2;
-      edges.push([kind, svg("path", { class: `edge ${kind}`,
-        d: `M${from[0]} ${from[1]}C${middle} ${from[1]} ${middle} ${to[1]} ${to[0]} ${to[1]}` })]);
-    }
-    marks.push(svg("g", { class: `node ${kind}`, role: "button", tabindex: won(depth, index) ? 0 : -1,
-      "aria-label": `${bare(node.text)}, step ${depth}, ${node.state} ${node.why}`,
-      onclick: () => pick(`${depth}.${index}`), onkeydown: (event) =>
-        { if (event.key === "Enter") pick(`${depth}.${index}`); } },
-      svg("title", {}, `${bare(node.text)} · ${number(node.total, 3)} · ${node.state}`,
-        node.why ? `: ${node.why}` : ""),
-      svg("rect", { x: x(depth) - 6, y: y(index) - 18, width: 74, height: 27, rx: 6 }),
-      svg("text", { x: x(depth), y: y(index) - 6 }, short(bare(node.text) || "␣", 9)),
-      svg("text", { class: "total", x: x(depth), y: y(index) + 5 },
-        `${number(node.total, 2)}${node.state === "pruned" ? " ×" : node.state === "finished" ? " ■" : ""}`)));
-  }));
-  const steps = beam.steps.map((_, depth) => svg("text", { class: "total", x: x(depth), y: 12 }, `step ${depth}`));
+  const edges = [],
+    marks = [];
+  beam.steps.forEach((nodes, depth) =>
+    nodes.forEach((node, index) => {
+      const name = `${depth}.${index}`;
+      const state = won(depth, index) ? `${node.state} won` : node.state;
+      const kind = now.beam === name ? `${state} chosen` : state;
+      if (depth && node.parent !== null && node.parent >= 0) {
+        const from = [x(depth - 1) + 66, y(node.parent) - 4],
+          to = [x(depth) - 6, y(index) - 4],
+          middle = (from[0] + to[0]) / 2;
+        edges.push([
+          kind,
+          svg("path", {
+            class: `edge ${kind}`,
+            d: `M${from[0]} ${from[1]}C${middle} ${from[1]} ${middle} ${to[1]} ${to[0]} ${to[1]}`,
+          }),
+        ]);
+      }
+      marks.push(
+        svg(
+          "g",
+          {
+            class: `node ${kind}`,
+            role: "button",
+            tabindex: won(depth, index) ? 0 : -1,
+            "aria-label": `${bare(node.text)}, step ${depth}, ${node.state} ${node.why}`,
+            onclick: () => pick(`${depth}.${index}`),
+            onkeydown: (event) => {
+              if (event.key === "Enter") pick(`${depth}.${index}`);
+            },
+          },
+          svg(
+            "title",
+            `${bare(node.text)} · ${number(node.total, 3)} · ${node.state}`,
+            node.why ? `: ${node.why}` : "",
+          ),
+          svg("rect", { x: x(depth) - 6, y: y(index) - 18, width: 74, height: 27, rx: 6 }),
+          svg("text", { x: x(depth), y: y(index) - 6 }, short(bare(node.text) || "␣", 9)),
+          svg(
+            "text.total",
+            { x: x(depth), y: y(index) + 5 },
+            number(node.total, 2) + (ENDS[node.state] ?? ""),
+          ),
+        ),
+      );
+    }),
+  );
+  const steps = beam.steps.map((_, depth) =>
+    svg("text.total", { x: x(depth), y: 12 }, `step ${depth}`),
+  );
   edges.sort((a, b) => a[0].includes("won") - b[0].includes("won"));
-  return [h("h2", { class: "apart" }, `The search: ${beam.width} kept at every step`),
-    h("p", { class: "hint" },
-      "Below each word, the sum of logarithms so far. Faint words marked × were dropped, ■ ends a sentence; " +
-      "the strong line won. Choose a word to see its score."),
-    h("div", { class: "scroller", tabindex: 0, role: "group", "aria-label": "search tree" },
-      svg("svg", { class: "tree", viewBox: `0 0 ${width} ${height}`, width, height }, steps,
-      edges.map(([, edge]) => edge), marks))];
+  return [
+    h("h2.apart", `The search: ${beam.width} kept at every step`),
+    h(
+      "p.hint",
+      "Below each word, the sum of logarithms so far. Faint words marked × were dropped, " +
+        "■ ends a sentence; " +
+        "the strong line won. Choose a word to see its score.",
+    ),
+    h(
+      "div.scroller",
+      { tabindex: 0, role: "group", "aria-label": "search tree" },
+      svg(
+        "svg.tree",
+        { viewBox: `0 0 ${width} ${height}`, width, height },
+        steps,
+        edges.map(([, edge]) => edge),
+        marks,
+      ),
+    ),
+  ];
 }
 
 /** The words on the way to a node, and its score taken apart. */
 export function nodeLedger(beam, name) {
-  const [depth, index] = name.split(".").map(Number), node = beam.steps[depth]?.[index];
+  const [depth, index] = name.split(".").map(Number),
+    node = beam.steps[depth]?.[index];
   if (!node) return null;
   const way = [];
-  for (let d = depth, i = index; d >= 0 && beam.steps[d]?.[i]; i = beam.steps[d].at(i).parent,
-    d -= 1) way.unshift(beam.steps[d][i]);
-  return h("div", {}, h("p", { class: "cell-name" },
-    bdi(short(way.map((one) => one.text.replace(/^[▁Ġ]/, " ")).join("").trim(), 300)),
-    h("small", {}, `step ${depth}, rank ${node.rank}: ${node.state}${node.why ? `, ${node.why}` : ""}`)),
-    step("1  Logarithms of its words, added up", h("div", { class: "operands" },
-      h("table", {}, h("tbody", {},
-      way.map((one) => h("tr", {}, h("td", {}, bdi(bare(one.text))), h("td", {}, number(one.log_prob))))))),
-      line("sum", op("="), num(way.reduce((total, one) => total + one.log_prob, 0))),
-        line("the search's own sum: ", num(node.total))),
-    node.divisor === undefined ? "" : step("2  Divided by its length penalty",
-      line(num(node.total), op("÷"), num(node.divisor), op("="), num(node.total / node.divisor)),
-      beam.penalty === "paper"
-        ? line(`((5 + ${way.length}) ÷ 6)^${beam.length_penalty}: without it, short sentences would always win.`)
-        : ""));
+  for (
+    let d = depth, i = index;
+    d >= 0 && beam.steps[d]?.[i];
+    i = beam.steps[d].at(i).parent, d -= 1
+  )
+    way.unshift(beam.steps[d][i]);
+  return h(
+    "div",
+    h(
+      "p.cell-name",
+      bdi(
+        short(
+          way
+            .map((one) => one.text.replace(/^[▁Ġ]/, " "))
+            .join("")
+            .trim(),
+          300,
+        ),
+      ),
+      h(
+        "small",
+        `step ${depth}, rank ${node.rank}: ${node.state}${node.why ? `, ${node.why}` : ""}`,
+      ),
+    ),
+    step(
+      "1  Logarithms of its words, added up",
+      h(
+        "div.operands",
+        h(
+          "table",
+          h(
+            "tbody",
+            way.map((one) => h("tr", h("td", bdi(bare(one.text))), h("td", number(one.log_prob)))),
+          ),
+        ),
+      ),
+      line`sum = ${sum(way.map((one) => one.log_prob))}`,
+      line`the search's own sum: ${node.total}`,
+    ),
+    node.divisor === undefined
+      ? ""
+      : step(
+          "2  Divided by its length penalty",
+          line`${node.total} ÷ ${node.divisor} = ${node.total / node.divisor}`,
+          beam.penalty === "paper"
+            ? h(
+                "p.formula",
+                `((5 + ${way.length}) ÷ 6)^${beam.length_penalty}: `,
+                "without it, short sentences would always win.",
+              )
+            : "",
+        ),
+  );
 }

@@ -1,4 +1,7 @@
-/** Colours of numbers: one hue that grows steadily darker (or lighter, at night) for weights, two for signed values. */
+/**
+ * Colours of numbers: one hue that grows steadily darker (or lighter, at night) for weights, two
+ * for signed values.
+ */
 
 const tables = new Map();
 
@@ -12,23 +15,33 @@ const inks = new Map();
 /** A value of the style sheet: a colour, or the font of labels. */
 export function ink(name) {
   const key = `${name} ${dark()}`;
-  if (!inks.has(key)) inks.set(key, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim());
+  if (!inks.has(key))
+    inks.set(key, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim());
   return inks.get(key);
 }
 
 /** 256 colours from low to high: {css, rgb, light}. `kind` is "weight" or "signed". */
 export function palette(kind) {
   const key = `${kind} ${dark()}`;
-  if (!tables.has(key)) tables.set(key, Array.from({ length: 256 }, (_, i) => entry(ramp(kind, i / 255, dark()))));
+  if (!tables.has(key))
+    tables.set(
+      key,
+      Array.from({ length: 256 }, (_, i) => entry(ramp(kind, i / 255, dark()))),
+    );
   return tables.get(key);
 }
 
 /** Lightness, chroma and hue at x between 0 and 1. */
 function ramp(kind, x, night) {
   const [paper, full] = night ? [0.255, 0.9] : [0.975, 0.4];
-  if (kind === "weight") return [paper + (full - paper) * x,
-    night ? 0.008 + 0.15 * Math.sin(2.65 * x) : 0.005 + 0.165 * x, 277];
-  const size = Math.abs(2 * x - 1), end = night ? 0.8 : 0.52;
+  if (kind === "weight")
+    return [
+      paper + (full - paper) * x,
+      night ? 0.008 + 0.15 * Math.sin(2.65 * x) : 0.005 + 0.165 * x,
+      277,
+    ];
+  const size = Math.abs(2 * x - 1),
+    end = night ? 0.8 : 0.52;
   return [paper + (end - paper) * size, 0.004 + 0.14 * size, x < 0.5 ? 52 : 250];
 }
 
@@ -39,7 +52,8 @@ function entry([lightness, chroma, hue]) {
 
 /** OKLCH to sRGB, so that equal steps look equal. */
 function srgb(lightness, chroma, hue) {
-  const a = chroma * Math.cos((hue * Math.PI) / 180), b = chroma * Math.sin((hue * Math.PI) / 180);
+  const a = chroma * Math.cos((hue * Math.PI) / 180),
+    b = chroma * Math.sin((hue * Math.PI) / 180);
   const l = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3;
   const m = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3;
   const s = (lightness - 0.0894841775 * a - 1.291485548 * b) ** 3;

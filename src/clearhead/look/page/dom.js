@@ -2,64 +2,98 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An HTML element; `on…` properties are listeners, others attributes; false and null leave an attribute out. */
-export function h(tag, attributes = {}, ...children) {
-  return filled(document.createElement(tag), attributes, children);
+/**
+ * An HTML element, as in h("p.hint", { title }, "text"): its tag and classes, what else it has, and
+ * what is in it. `on…` properties are listeners, others attributes; false and null leave an
+ * attribute or a child out.
+ */
+export function h(tag, ...rest) {
+  const [name, ...classes] = tag.split(".");
+  const element = document.createElement(name);
+  if (name === "button") element.type = "button";
+  return filled(element, classes, rest);
 }
 
 /** The same for SVG. */
-export function svg(tag, attributes = {}, ...children) {
-  return filled(document.createElementNS(SVG, tag), attributes, children);
+export function svg(tag, ...rest) {
+  const [name, ...classes] = tag.split(".");
+  return filled(document.createElementNS(SVG, name), classes, rest);
 }
 
-function filled(element, attributes, children) {
+function filled(element, classes, rest) {
+  const has = rest[0] && Object.getPrototypeOf(rest[0]) === Object.prototype;
+  const [attributes, ...children] = has ? rest : [{}, ...rest];
+  if (classes.length) element.setAttribute("class", classes.join(" "));
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "value" || name === "checked") element[name] = value;
     else if (value === true) element.setAttribute(name, "");
-    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+    else if (!missing(value)) element.setAttribute(name, value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined
-    && child !== false));
+  element.append(...children.flat(Infinity).filter((child) => !missing(child)));
   return element;
+}
+
+function missing(value) {
+  return value === null || value === undefined || value === false;
 }
 
 /** Text of unknown direction, kept from reordering what stands beside it. */
 export function bdi(text) {
-  return h("bdi", {}, text);
+  return h("bdi", text);
 }
 
 /** A row of buttons of which one is pressed. */
 export function choice(label, options, chosen, pick) {
   const buttons = options.map(([value, text, title]) =>
-    h("button", { type: "button", class: "pill", title, "aria-pressed": String(value === chosen),
-      onclick: () => pick(value) }, text));
-  return h("div", { class: "choice", role: "group", "aria-label": label }, h("span", { class: "label" }, label),
-    buttons);
+    h(
+      "button.pill",
+      { title, "aria-pressed": String(value === chosen), onclick: () => pick(value) },
+      text,
+    ),
+  );
+  return h("div.choice", { role: "group", "aria-label": label }, h("span.label", label), buttons);
 }
 
 /** A drop-down list with its label. */
 export function select(label, options, chosen, pick) {
-  const list = h("select", { onchange: (event) => pick(event.target.value) },
-    options.map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
-  return h("label", { class: "field" }, h("span", { class: "label" }, label), list);
+  const list = h(
+    "select",
+    { onchange: (event) => pick(event.target.value) },
+    options.map(([value, text]) => h("option", { value, selected: value === chosen }, text)),
+  );
+  return h("label.field", h("span.label", label), list);
 }
 
 /** A box to tick. */
 export function tick(text, checked, pick) {
-  return h("label", { class: "tick" }, h("input",
-    { type: "checkbox", checked, onchange: (event) => pick(event.target.checked) }), text);
+  return h(
+    "label.tick",
+    h("input", { type: "checkbox", checked, onchange: (event) => pick(event.target.checked) }),
+    text,
+  );
 }
 
 /** A slider with what it stands at; `moveTo` follows a change from elsewhere. */
 export function slider(label, { min, max, step = 1, value, text }, pick) {
-  const shown = h("output", {}, text(value));
-  const range = h("input", { type: "range", min, max, step, value, "aria-label": label, oninput: (event) => {
-    shown.textContent = text(Number(event.target.value));
-    pick(Number(event.target.value));
-  } });
-  const element = h("label", { class: "field slider" }, h("span", { class: "label" }, label), range, shown);
-  element.moveTo = (place) => { range.value = place; shown.textContent = text(place); };
+  const shown = h("output", text(value));
+  const range = h("input", {
+    type: "range",
+    min,
+    max,
+    step,
+    value,
+    "aria-label": label,
+    oninput: (event) => {
+      shown.textContent = text(Number(event.target.value));
+      pick(Number(event.target.value));
+    },
+  });
+  const element = h("label.field.slider", h("span.label", label), range, shown);
+  element.moveTo = (place) => {
+    range.value = place;
+    shown.textContent = text(place);
+  };
   return element;
 }
 
@@ -68,7 +102,11 @@ export function number(x, digits = 4) {
   if (x === -Infinity) return "−∞";
   if (!Number.isFinite(x)) return String(x);
   const small = x !== 0 && Math.abs(x) < 10 ** -digits;
-  const text = small ? x.toExponential(1) : Math.abs(x) >= 1e5 ? x.toExponential(3) : x.toFixed(digits);
+  const text = small
+    ? x.toExponential(1)
+    : Math.abs(x) >= 1e5
+      ? x.toExponential(3)
+      : x.toFixed(digits);
   return text.replace(/^-/, "−").replace("e-", "e−").replace("e+", "e");
 }
 

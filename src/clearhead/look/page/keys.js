@@ -1,4 +1,6 @@
-/** The keyboard: everything the pointer can do. Quiet while someone types, and can be switched off. */
+/**
+ * The keyboard: everything the pointer can do. Quiet while someone types, and can be switched off.
+ */
 
 import { h, tick } from "./dom.js";
 
@@ -22,30 +24,40 @@ export class Keys {
   constructor(actions) {
     this.on = true;
     this.actions = { ...actions, "?": () => this.help() };
-    this.dialog = h("dialog", { class: "help", "aria-label": "Keyboard" });
+    this.dialog = h("dialog.help", { "aria-label": "Keyboard" });
     document.body.append(this.dialog);
     addEventListener("keydown", (event) => this.press(event));
   }
 
   press(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-    const { target } = event, typing =
-      target.closest?.("input:not([type=checkbox]), textarea, select, [contenteditable]");
+    const { target } = event,
+      typing = target.closest?.("input:not([type=checkbox]), textarea, select, [contenteditable]");
     if (typing || (event.key === " " && target.closest?.("button, a, summary, input"))) return;
-    const key = event.key.length === 1 && event.key !== event.key.toLowerCase() ? `Shift ${event.key.toLowerCase()}`
-      : event.key;
+    const key =
+      event.key.length === 1 && event.key !== event.key.toLowerCase()
+        ? `Shift ${event.key.toLowerCase()}`
+        : event.key;
     const act = this.actions[key];
-    if (!act || (!this.on && key !== "?" && key !== "Escape") || (this.dialog.open && key !== "?")) return;
+    if (!act || (!this.on && key !== "?" && key !== "Escape") || (this.dialog.open && key !== "?"))
+      return;
     event.preventDefault();
     act();
   }
 
   help() {
     if (this.dialog.open) return this.dialog.close();
-    this.dialog.replaceChildren(h("h2", {}, "Keyboard"),
-      h("dl", {}, LIST.flatMap(([keys, what]) => [h("dt", {}, h("kbd", {}, keys)), h("dd", {}, what)])),
-      tick("single keys do something", this.on, (on) => { this.on = on; }),
-      h("button", { type: "button", class: "pill", onclick: () => this.dialog.close() }, "Close"));
+    this.dialog.replaceChildren(
+      h("h2", "Keyboard"),
+      h(
+        "dl",
+        LIST.flatMap(([keys, what]) => [h("dt", h("kbd", keys)), h("dd", what)]),
+      ),
+      tick("single keys do something", this.on, (on) => {
+        this.on = on;
+      }),
+      h("button.pill", { onclick: () => this.dialog.close() }, "Close"),
+    );
     this.dialog.showModal();
   }
 }

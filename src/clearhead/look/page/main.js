@@ -8,38 +8,65 @@ import { matrixDrawing, save, savePng, saveSvg } from "./save.js";
 import { load } from "./source.js";
 import { State, parsed, written } from "./state.js";
 import { csv, twin } from "./table.js";
-import { alignment } from "./views/alignment.js";
-import { attention } from "./views/attention.js";
-import { block } from "./views/block.js";
-import { film } from "./views/film.js";
-import { heads } from "./views/heads.js";
-import { map } from "./views/map.js";
-import { output } from "./views/output.js";
-import { tokens } from "./views/tokens.js";
+import { AlignmentView } from "./views/alignment.js";
+import { AttentionView } from "./views/attention.js";
+import { BlockView } from "./views/block.js";
+import { FilmView } from "./views/film.js";
+import { HeadsView } from "./views/heads.js";
+import { MapView } from "./views/map.js";
+import { OutputView } from "./views/output.js";
+import { TokensView } from "./views/tokens.js";
 import { bare, short } from "./words.js";
 
-const VIEWS = [map, tokens, attention, heads, block, alignment, output, film];
+const VIEWS = [
+  MapView,
+  TokensView,
+  AttentionView,
+  HeadsView,
+  BlockView,
+  AlignmentView,
+  OutputView,
+  FilmView,
+];
 
 /** Puts a selection within what the trace has, so that no address can break the page. */
 export function fitted(trace, views, wanted) {
-  const made = { ...wanted }, { attentions, layers } = trace;
+  const made = { ...wanted },
+    { attentions, layers } = trace;
   const one = (value, list, standard) => (list.includes(value) ? value : standard);
   const within = (value, length) => Math.max(0, Math.min(length - 1, Math.round(value)));
-  made.view = one(made.view, views.map((view) => view.name),
-    views.some((view) => view.name === "attention") ? "attention" : views[0].name);
+  const ids = views.map((view) => view.id);
+  made.view = one(made.view, ids, ids.includes("attention") ? "attention" : ids[0]);
   const favourite = attentions.find((node) => node.id.includes("cross")) ?? attentions[0];
-  made.block = one(made.block, attentions.map((node) => node.id), favourite?.id ?? "");
+  made.block = one(
+    made.block,
+    attentions.map((node) => node.id),
+    favourite?.id ?? "",
+  );
   if (made.block) {
     const { nHeads, nq, nk } = attentionOf(trace, made.block);
-    Object.assign(made, { head: within(made.head, nHeads), q: within(made.q, nq), k: within(made.k, nk) });
+    Object.assign(made, {
+      head: within(made.head, nHeads),
+      q: within(made.q, nq),
+      k: within(made.k, nk),
+    });
   }
   made.layer = one(made.layer, layers, layers[0] ?? "");
-  made.segment = one(made.segment, Object.keys(trace.meta.segments), Object.keys(trace.meta.segments)[0]);
-  made.pos = within(made.pos, Math.max(...Object.values(trace.meta.segments).map((tokens) => tokens.length)));
+  made.segment = one(
+    made.segment,
+    Object.keys(trace.meta.segments),
+    Object.keys(trace.meta.segments)[0],
+  );
+  made.pos = within(
+    made.pos,
+    Math.max(...Object.values(trace.meta.segments).map((tokens) => tokens.length)),
+  );
   made.dim = within(made.dim, trace.meta.model.d_model);
   made.stage = 1 + within(made.stage - 1, 4);
-  made.step = within(made.step, Math.max(1, (trace.meta.steps ?? trace.meta.gaps ?? []).length,
-    (trace.meta.gaps ?? []).length));
+  made.step = within(
+    made.step,
+    Math.max(1, (trace.meta.steps ?? trace.meta.gaps ?? []).length, (trace.meta.gaps ?? []).length),
+  );
   made.temperature = Math.max(0.05, Math.min(5, made.temperature));
   made.frame = within(made.frame, trace.meta.film?.steps.length ?? 1);
   return made;
@@ -51,68 +78,125 @@ class Page {
     this.views = VIEWS.filter((view) => view.available(trace));
     this.state = new State((wanted) => fitted(trace, this.views, wanted));
     this.built = new Map();
-    this.live = h("div", { class: "live", role: "status", "aria-live": "polite" });
-    this.title = h("h1", {});
-    this.lead = h("p", { class: "lead" });
-    this.body = h("div", { class: "view" });
-    this.tableBox = h("div", { class: "table-box" });
-    this.ledger = h("aside", { class: "ledger", id: "ledger", "aria-label": "Arithmetic" });
+    this.live = h("div.live", { role: "status", "aria-live": "polite" });
+    this.title = h("h1");
+    this.lead = h("p.lead");
+    this.body = h("div.view");
+    this.tableBox = h("div.table-box");
+    this.ledger = h("aside.ledger", { id: "ledger", "aria-label": "Arithmetic" });
     this.nav = h("nav", { "aria-label": "Views" });
-    this.extra = h("div", { class: "extra" });
-    root.replaceChildren(this.header(), this.nav,
-      h("main", {}, h("div", { class: "stagehand" }, h("div", { class: "heading" }, h("div", {}, this.title, this.lead),
-        this.extra), this.body, this.tableBox), this.ledger), this.live);
+    this.extra = h("div.extra");
+    root.replaceChildren(
+      this.header(),
+      this.nav,
+      h(
+        "main",
+        h(
+          "div.stagehand",
+          h("div.heading", h("div", this.title, this.lead), this.extra),
+          this.body,
+          this.tableBox,
+        ),
+        this.ledger,
+      ),
+      this.live,
+    );
     this.keys = new Keys(this.actions());
     this.state.onChange((now, before) => this.update(now, before));
-    this.state.hovers.push((hover) => this.view.point?.(hover));
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.update(this.state.now, null));
+    this.state.hovers.push((hover) => this.view.point(hover));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
+      this.update(this.state.now, null),
+    );
     this.update(this.state.now, null);
   }
 
   header() {
-    const { meta } = this.trace, { model } = meta;
-    const count = model.n_parameters ?? 0, size = count
-      && `${count > 1e5 ? `${(count / 1e6).toFixed(1)} M` : count} weights`;
-    this.themeButton = h("button", { type: "button", class: "icon", onclick: () => this.theme() });
-    return h("header", {},
-      h("div", { class: "bar" },
-        h("strong", { class: "brand" }, "clearhead"), h("span", { class: "model" }, bdi(model.name ?? ""),
-          ` · ${meta.family}`, size && ` · ${size}`),
-        h("span", { class: "grow" }), this.exports(),
-        h("button", { type: "button", class: "icon", title: "Keyboard (?)", "aria-label": "Keyboard",
-          onclick: () => this.keys.help() }, "?"), this.themeButton),
-      h("div", { class: "texts" }, this.text("In", meta.input),
-        this.text(meta.family === "encoder" ? "" : "Out", meta.output)),
-      meta.edits.length ? h("p", { class: "notice" }, "This model was changed: ",
-        meta.edits.map((edit, i) => [i ? ", " : "", bdi(edit)]), ". ", this.change(meta.change)) : "",
-      (meta.notes ?? []).map((note) => h("p", { class: "notice" }, bdi(note))));
+    const { meta } = this.trace,
+      { model } = meta;
+    const count = model.n_parameters ?? 0,
+      size = count && `${count > 1e5 ? `${(count / 1e6).toFixed(1)} M` : count} weights`;
+    this.themeButton = h("button.icon", { onclick: () => this.theme() });
+    return h(
+      "header",
+      h(
+        "div.bar",
+        h("strong.brand", "clearhead"),
+        h("span.model", bdi(model.name ?? ""), ` · ${meta.family}`, size && ` · ${size}`),
+        h("span.grow"),
+        this.exports(),
+        h(
+          "button.icon",
+          { title: "Keyboard (?)", "aria-label": "Keyboard", onclick: () => this.keys.help() },
+          "?",
+        ),
+        this.themeButton,
+      ),
+      h(
+        "div.texts",
+        this.text("In", meta.input),
+        this.text(meta.family === "encoder" ? "" : "Out", meta.output),
+      ),
+      meta.edits.length
+        ? h(
+            "p.notice",
+            "This model was changed: ",
+            meta.edits.map((edit, i) => [i ? ", " : "", bdi(edit)]),
+            ". ",
+            this.change(meta.change),
+          )
+        : "",
+      (meta.notes ?? []).map((note) => h("p.notice", bdi(note))),
+    );
   }
 
   /** What the change did to the output, word by word. */
   change(change) {
     if (!change) return "";
     const tags = { "=": "span", "-": "del", "+": "ins" };
-    return [h("span", { dir: "auto" }, change.words.map(([sign, word]) => [h(tags[sign] ?? "span", {}, word), " "])),
-      `log-probability ${number(change.log_prob_before, 2)} → ${number(change.log_prob_after, 2)}`];
+    return [
+      h(
+        "span",
+        { dir: "auto" },
+        change.words.map(([sign, word]) => [h(tags[sign] ?? "span", {}, word), " "]),
+      ),
+      `log-probability ${number(change.log_prob_before, 2)} → ${number(change.log_prob_after, 2)}`,
+    ];
   }
 
   text(label, content) {
     if (!label || !content) return "";
-    return h("p", { class: "text" }, h("span", { class: "label" }, label),
-      h("span", { class: "words", dir: "auto" }, content));
+    return h("p.text", h("span.label", label), h("span.words", { dir: "auto" }, content));
   }
 
   exports() {
-    const entry = (text, act) => h("button", { type: "button", onclick: () => { this.menu.open = false; act(); } },
-      text);
-    this.menu = h("details", { class: "menu" }, h("summary", { class: "icon", title: "Save (E)" }, "Save"),
-      h("div", { class: "sheet" },
-      entry("Picture, PNG", () => this.savePicture()), entry("Drawing, SVG", () => this.saveDrawing()),
-      entry("Table, CSV", () => save(`${this.name()}.csv`, csv(this.view.table(this.state.now)), "text/csv")),
-      entry("What happened, JSON", () =>
-        save("meta.json", JSON.stringify(this.trace.meta, null, 1), "application/json")),
-      entry("Numbers, safetensors", () => save("look.safetensors", new Blob([this.trace.bytes]))),
-      entry("Print", () => print())));
+    const entry = (text, act) =>
+      h(
+        "button",
+        {
+          onclick: () => {
+            this.menu.open = false;
+            act();
+          },
+        },
+        text,
+      );
+    this.menu = h(
+      "details.menu",
+      h("summary.icon", { title: "Save (E)" }, "Save"),
+      h(
+        "div.sheet",
+        entry("Picture, PNG", () => this.savePicture()),
+        entry("Drawing, SVG", () => this.saveDrawing()),
+        entry("Table, CSV", () =>
+          save(`${this.name()}.csv`, csv(this.view.table(this.state.now)), "text/csv"),
+        ),
+        entry("What happened, JSON", () =>
+          save("meta.json", JSON.stringify(this.trace.meta, null, 1), "application/json"),
+        ),
+        entry("Numbers, safetensors", () => save("look.safetensors", new Blob([this.trace.bytes]))),
+        entry("Print", () => print()),
+      ),
+    );
     return this.menu;
   }
 
@@ -122,40 +206,72 @@ class Page {
   }
 
   savePicture() {
-    const canvas = this.view.picture?.();
+    const canvas = this.view.picture();
     if (canvas) savePng(`${this.name()}.png`, canvas, ink("paper"));
     else this.saveDrawing();
   }
 
   saveDrawing() {
-    const drawing = this.view.drawn?.(), matrix = this.view.matrix?.();
+    const drawing = this.view.drawn();
+    const matrix = this.view.matrix();
     if (drawing) saveSvg(`${this.name()}.svg`, drawing);
-    else if (matrix && matrix.rows <= 100 && matrix.columns <= 100) saveSvg(`${this.name()}.svg`,
-      matrixDrawing(matrix));
+    else if (matrix && matrix.rows <= 100 && matrix.columns <= 100)
+      saveSvg(`${this.name()}.svg`, matrixDrawing(matrix));
     else this.live.textContent = "This view has no drawing to save; try the picture.";
   }
 
   actions() {
-    const set = (changes, push = true) => () => this.state.set(changes(this.state.now), { push });
-    const beside = (list, value, by) => list[Math.max(0, Math.min(list.length - 1, list.indexOf(value) + by))];
+    const set =
+      (changes, push = true) =>
+      () =>
+        this.state.set(changes(this.state.now), { push });
+    const beside = (list, value, by) =>
+      list[Math.max(0, Math.min(list.length - 1, list.indexOf(value) + by))];
     const layer = (by) => (now) => {
-      const kind = now.block.split(".").filter((_, i) => i !== 1).join();
-      const same = this.trace.attentions.map((node) => node.id).filter((id) =>
-        id.split(".").filter((_, i) => i !== 1).join() === kind);
-      return now.view === "block" ? { layer: beside(this.trace.layers, now.layer, by) }
+      const kind = now.block
+        .split(".")
+        .filter((_, i) => i !== 1)
+        .join();
+      const same = this.trace.attentions
+        .map((node) => node.id)
+        .filter(
+          (id) =>
+            id
+              .split(".")
+              .filter((_, i) => i !== 1)
+              .join() === kind,
+        );
+      return now.view === "block"
+        ? { layer: beside(this.trace.layers, now.layer, by) }
         : { block: beside(same, now.block, by) };
     };
-    const view = (by) => (now) => ({ view: beside(this.views.map((one) => one.name), now.view, by) });
+    const view = (by) => (now) => ({
+      view: beside(
+        this.views.map((one) => one.id),
+        now.view,
+        by,
+      ),
+    });
     return {
-      "[": set(layer(-1)), "]": set(layer(1)), ",": set((now) => ({ head: now.head - 1 })),
-        ".": set((now) => ({ head: now.head + 1 })),
+      "[": set(layer(-1)),
+      "]": set(layer(1)),
+      ",": set((now) => ({ head: now.head - 1 })),
+      ".": set((now) => ({ head: now.head + 1 })),
       ...Object.fromEntries([1, 2, 3, 4].map((stage) => [String(stage), set(() => ({ stage }))])),
       " ": set((now) => ({ step: now.step + 1, pos: now.pos + 1, q: now.q + 1 }), false),
-      v: set(view(1)), "Shift v": set(view(-1)), l: set((now) => ({ ledger: !now.ledger })),
-        t: set((now) => ({ table: !now.table })),
-      e: () => { this.menu.open = !this.menu.open; this.menu.querySelector("summary").focus(); }, d: () => this.theme(),
-      Escape: () => { if (this.menu.open) this.menu.open = false; else this.state.set({ ledger: false, table: false },
-        { push: true }); },
+      v: set(view(1)),
+      "Shift v": set(view(-1)),
+      l: set((now) => ({ ledger: !now.ledger })),
+      t: set((now) => ({ table: !now.table })),
+      e: () => {
+        this.menu.open = !this.menu.open;
+        this.menu.querySelector("summary").focus();
+      },
+      d: () => this.theme(),
+      Escape: () => {
+        if (this.menu.open) this.menu.open = false;
+        else this.state.set({ ledger: false, table: false }, { push: true });
+      },
     };
   }
 
@@ -169,68 +285,111 @@ class Page {
   update(now, before) {
     this.themeButton.textContent = dark() ? "☀" : "☾";
     this.themeButton.setAttribute("aria-label", dark() ? "Light colours" : "Dark colours");
-    const kind = this.views.find((view) => view.name === now.view);
+    const kind = this.views.find((view) => view.id === now.view);
     if (!before || before.view !== now.view) this.open(kind);
     keepingFocus(() => {
       this.view.update(now);
       this.drawLedger(now);
       this.drawNav(now);
-      this.tableBox.replaceChildren(...(now.table && this.view.table ? [twin(this.view.table(now))] : []));
+      this.tableBox.replaceChildren(...(now.table ? [twin(this.view.table(now))] : []));
     });
-    if (before) this.live.textContent = this.view.say?.(now) ?? "";
+    if (before) this.live.textContent = this.view.say(now);
   }
 
   open(kind) {
-    if (!this.built.has(kind.name)) this.built.set(kind.name, kind.build(this.trace, this.state));
-    this.view = this.built.get(kind.name);
+    if (!this.built.has(kind.id)) this.built.set(kind.id, new kind(this.trace, this.state));
+    this.view = this.built.get(kind.id);
     this.title.textContent = kind.title;
-    this.lead.textContent = typeof kind.lead === "function" ? kind.lead(this.trace) : kind.lead;
+    this.lead.textContent = kind.leadFor(this.trace);
     document.title = `${kind.title} · ${short(bare(this.trace.meta.input ?? ""), 40)}`;
     this.body.replaceChildren(this.view.element);
   }
 
   drawNav(now) {
-    this.nav.replaceChildren(...this.views.map(({ name, title }) =>
-      h("a", { href: written({ ...now, view: name }), "aria-current": name === now.view ? "page" : null,
-      onclick: (event) => { event.preventDefault(); this.state.set({ view: name }, { push: true }); } }, title)));
+    this.nav.replaceChildren(
+      ...this.views.map(({ id, title }) =>
+        h(
+          "a",
+          {
+            href: written({ ...now, view: id }),
+            "aria-current": id === now.view ? "page" : null,
+            onclick: (event) => {
+              event.preventDefault();
+              this.state.set({ view: id }, { push: true });
+            },
+          },
+          title,
+        ),
+      ),
+    );
     const here = this.nav.querySelector("[aria-current]");
     this.nav.scrollLeft = here.offsetLeft - (this.nav.clientWidth - here.clientWidth) / 2;
     const pressed = (on) => String(on);
     this.extra.replaceChildren(
-      h("button", { type: "button", class: "pill", title: "T", "aria-pressed": pressed(now.table),
-        onclick: () => this.state.set({ table: !now.table }, { push: true }) }, "Table"),
-      this.hasLedger ? h("button", { type: "button", class: "pill", title: "L", "aria-pressed": pressed(now.ledger),
-        "aria-controls": "ledger", onclick: () => this.state.set({ ledger: !now.ledger }, { push: true }) },
-        "Arithmetic") : "");
+      h(
+        "button.pill",
+        {
+          title: "T",
+          "aria-pressed": pressed(now.table),
+          onclick: () => this.state.set({ table: !now.table }, { push: true }),
+        },
+        "Table",
+      ),
+      this.hasLedger
+        ? h(
+            "button.pill",
+            {
+              title: "L",
+              "aria-pressed": pressed(now.ledger),
+              "aria-controls": "ledger",
+              onclick: () => this.state.set({ ledger: !now.ledger }, { push: true }),
+            },
+            "Arithmetic",
+          )
+        : "",
+    );
   }
 
   drawLedger(now) {
-    const content = this.view.ledger?.(now);
+    const content = this.view.ledger(now);
     this.hasLedger = Boolean(content);
     this.ledger.hidden = !content || !now.ledger;
-    if (content) this.ledger.replaceChildren(h("h2", {}, "Arithmetic"), content);
+    if (content) this.ledger.replaceChildren(h("h2", "Arithmetic"), content);
   }
 }
 
 /** Where a redrawing replaces what has the focus, its successor gets it. */
 function keepingFocus(redraw) {
-  const held = document.activeElement, all = () =>
-    [...document.querySelectorAll("a, button, select, input, [tabindex]")];
-  const name = (one) => `${one.tagName} ${one.getAttribute("aria-label")} ${(one.closest("label") ?? one).textContent}`;
-  const place = all().indexOf(held), called = place < 0 ? "" : name(held);
+  const held = document.activeElement,
+    all = () => [...document.querySelectorAll("a, button, select, input, [tabindex]")];
+  const name = (one) =>
+    `${one.tagName} ${one.getAttribute("aria-label")} ${(one.closest("label") ?? one).textContent}`;
+  const place = all().indexOf(held),
+    called = place < 0 ? "" : name(held);
   redraw();
   if (place < 0 || held.isConnected) return;
-  const now = all(), same = now[place] && name(now[place]) === called ? now[place]
-    : now.find((one) => name(one) === called);
+  const now = all(),
+    same =
+      now[place] && name(now[place]) === called
+        ? now[place]
+        : now.find((one) => name(one) === called);
   (same ?? now[place])?.focus({ preventScroll: true });
 }
 
 function remember(theme) {
-  try { localStorage.setItem("clearhead-theme", theme); } catch { /* a frame without storage forgets */ }
+  try {
+    localStorage.setItem("clearhead-theme", theme);
+  } catch {
+    /* a frame without storage forgets */
+  }
 }
 
 function recall() {
-  try { return localStorage.getItem("clearhead-theme"); } catch { return null; }
+  try {
+    return localStorage.getItem("clearhead-theme");
+  } catch {
+    return null;
+  }
 }
 
 /** Begins. `window.look` is for the console: look.trace.tensor("decoder.1.cross.pattern"). */
@@ -241,11 +400,17 @@ export async function main() {
   try {
     const trace = await load();
     const page = new Page(trace, root);
-    window.look = { trace, state: page.state, attention: (id) => attentionOf(trace, id), written, parsed };
+    window.look = {
+      trace,
+      state: page.state,
+      attention: (id) => attentionOf(trace, id),
+      written,
+      parsed,
+    };
     document.documentElement.dataset.ready = "";
     performance.mark("look-ready");
   } catch (error) {
-    root.replaceChildren(h("p", { class: "notice" }, `This page could not be drawn: ${error.message}`));
+    root.replaceChildren(h("p.notice", `This page could not be drawn: ${error.message}`));
     throw error;
   }
 }

@@ -1,4 +1,7 @@
-/** A matrix as a picture: one canvas with its labels, a cross-hair, a legend; keys and pointer move over its cells. */
+/**
+ * A matrix as a picture: one canvas with its labels, a cross-hair, a legend; keys and pointer move
+ * over its cells.
+ */
 
 import { domain, ink, palette, shade } from "./colour.js";
 import { h, number, weight } from "./dom.js";
@@ -6,15 +9,21 @@ import { h, number, weight } from "./dom.js";
 export const POOLED_ABOVE = 256;
 const NUMBERS_FROM = 28; // pixels of a cell that has room for its number
 
-/** What is drawn of a matrix: itself, or the largest of each group of cells where it is too long to be seen whole. */
+/**
+ * What is drawn of a matrix: itself, or the largest of each group of cells where it is too long to
+ * be seen whole.
+ */
 export function pooled({ values, rows, columns }, limit = POOLED_ABOVE) {
   const size = Math.max(1, Math.ceil(Math.max(rows, columns) / limit));
   if (size === 1) return { values, rows, columns, size, origin: (i, j) => [i, j] };
-  const nr = Math.ceil(rows / size), nc = Math.ceil(columns / size);
-  const made = new Float32Array(nr * nc).fill(-Infinity), from = new Int32Array(nr * nc);
+  const nr = Math.ceil(rows / size),
+    nc = Math.ceil(columns / size);
+  const made = new Float32Array(nr * nc).fill(-Infinity),
+    from = new Int32Array(nr * nc);
   for (let i = 0; i < rows; i++) {
     for (let j = 0; j < columns; j++) {
-      const cell = Math.floor(i / size) * nc + Math.floor(j / size), x = values[i * columns + j];
+      const cell = Math.floor(i / size) * nc + Math.floor(j / size),
+        x = values[i * columns + j];
       if (x > made[cell]) [made[cell], from[cell]] = [x, i * columns + j];
     }
   }
@@ -25,7 +34,9 @@ export function pooled({ values, rows, columns }, limit = POOLED_ABOVE) {
 /** Paints values onto a small canvas, one pixel per cell, to be scaled up. */
 export function pixels({ values, rows, columns }, kind, range) {
   const canvas = h("canvas", { width: columns, height: rows });
-  const context = canvas.getContext("2d"), image = context.createImageData(columns, rows), colours = palette(kind);
+  const context = canvas.getContext("2d"),
+    image = context.createImageData(columns, rows),
+    colours = palette(kind);
   for (let cell = 0; cell < rows * columns; cell++) {
     const { rgb } = colours[shade(Number.isFinite(values[cell]) ? values[cell] : range[0], range)];
     image.data.set([...rgb, 255], 4 * cell);
@@ -35,9 +46,19 @@ export function pixels({ values, rows, columns }, kind, range) {
 }
 
 /** A picture of a matrix without labels. */
-export function thumbnail(matrix, kind, width, height = width, range = domain(matrix.values, kind)) {
+export function thumbnail(
+  matrix,
+  kind,
+  width,
+  height = width,
+  range = domain(matrix.values, kind),
+) {
   const ratio = Math.min(2, devicePixelRatio || 1);
-  const canvas = h("canvas", { width: width * ratio, height: height * ratio, "aria-hidden": "true" });
+  const canvas = h("canvas", {
+    width: width * ratio,
+    height: height * ratio,
+    "aria-hidden": "true",
+  });
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
   const context = canvas.getContext("2d");
@@ -48,19 +69,45 @@ export function thumbnail(matrix, kind, width, height = width, range = domain(ma
 
 /**
  * A matrix to move in. `show` gives what to draw:
- * {values, rows, columns, rowLabels, columnLabels, kind, range, masked(i, j), at: {row, column}, sums, label}.
+ * {values, rows, columns, rowLabels, columnLabels, kind, range, masked(i, j), at: {row, column},
+ * sums, label}.
  */
 export class Matrix {
-  constructor({ pick, hover = () => {}, small = false, keys = true, cell = [15, 46, 32], stripe = 0 }) {
-    Object.assign(this, { pick, hover, small, keys, cell, stripe }); // stripe: the height of rows that are vectors
+  constructor({
+    pick,
+    hover = () => {},
+    small = false,
+    keys = true,
+    cell = [15, 46, 32],
+    stripe = 0,
+  }) {
+    // stripe: the height of rows that are vectors
+    Object.assign(this, { pick, hover, small, keys, cell, stripe });
     this.canvas = h("canvas", { "aria-hidden": "true" });
-    this.notice = h("p", { class: "notice", hidden: true });
-    this.legend = h("div", { class: "legend", "aria-hidden": "true" });
-    this.frame = h("div", { class: "matrix-frame", tabindex: keys ? 0 : -1, role: "group",
-      onkeydown: (event) => this.onKey(event), onpointermove: (event) => this.onPointer(event),
-      onpointerleave: () => this.hover(null), onclick: (event) => this.onClick(event) }, this.canvas);
-    this.element = h("div", { class: small ? "matrix small" : "matrix" }, this.frame, this.legend, this.notice);
-    new ResizeObserver(() => this.shown && this.width() !== this.drawnWidth && this.paint()).observe(this.element);
+    this.notice = h("p.notice", { hidden: true });
+    this.legend = h("div.legend", { "aria-hidden": "true" });
+    this.frame = h(
+      "div.matrix-frame",
+      {
+        tabindex: keys ? 0 : -1,
+        role: "group",
+        onkeydown: (event) => this.onKey(event),
+        onpointermove: (event) => this.onPointer(event),
+        onpointerleave: () => this.hover(null),
+        onclick: (event) => this.onClick(event),
+      },
+      this.canvas,
+    );
+    this.element = h(
+      "div",
+      { class: small ? "matrix small" : "matrix" },
+      this.frame,
+      this.legend,
+      this.notice,
+    );
+    new ResizeObserver(
+      () => this.shown && this.width() !== this.drawnWidth && this.paint(),
+    ).observe(this.element);
   }
 
   show(what) {
@@ -70,7 +117,8 @@ export class Matrix {
     this.frame.setAttribute("aria-label", what.label ?? "");
     this.notice.hidden = this.shown.size === 1;
     this.notice.textContent =
-      `${what.rows} × ${what.columns} cells are too many to draw: each square here is the largest of ` +
+      `${what.rows} × ${what.columns} cells are too many to draw: ` +
+      "each square here is the largest of " +
       `${this.shown.size} × ${this.shown.size} of them. A click picks that cell.`;
     this.paint();
   }
@@ -87,27 +135,43 @@ export class Matrix {
   measure(context) {
     const { rows, columns, rowLabels, columnLabels, size, sums } = this.shown;
     const labelled = !this.small && size === 1;
-    const widest = (labels) => Math.max(0, ...labels.map((label) => context.measureText(label).width));
+    const widest = (labels) =>
+      Math.max(0, ...labels.map((label) => context.measureText(label).width));
     const room = this.width();
-    const left = labelled && rowLabels ? Math.min(room < 500 ? 76 : 150, widest(rowLabels) + 10) : 0;
+    const left =
+      labelled && rowLabels ? Math.min(room < 500 ? 76 : 150, widest(rowLabels) + 10) : 0;
     const right = sums && labelled && room >= 500 ? 52 : 0;
     const [least, widestCell, tallest] = this.cell;
     const fit = (room - left - right) / columns;
-    const w = this.small || this.stripe || size > 1 ? Math.min(fit, widestCell)
-      : Math.max(least, Math.min(widestCell, Math.floor(fit)));
+    const w =
+      this.small || this.stripe || size > 1
+        ? Math.min(fit, widestCell)
+        : Math.max(least, Math.min(widestCell, Math.floor(fit)));
     const tall = this.stripe || Math.min(tallest, w);
     const upright = !labelled || !columnLabels || widest(columnLabels) <= w - 6;
-    const top = labelled && columnLabels ? (upright ? 20 : Math.min(96, widest(columnLabels) + 10)) : 0;
-    return { left, right, top, w, tall, upright, labelled, width: left + w * columns + right,
-      height: top + tall * rows };
+    const top =
+      labelled && columnLabels ? (upright ? 20 : Math.min(96, widest(columnLabels) + 10)) : 0;
+    return {
+      left,
+      right,
+      top,
+      w,
+      tall,
+      upright,
+      labelled,
+      width: left + w * columns + right,
+      height: top + tall * rows,
+    };
   }
 
   paint(at = this.shown.at) {
     if (!this.width()) return;
     this.drawnWidth = this.width();
-    const context = this.canvas.getContext("2d"), font = `12px ${ink("sans")}`;
+    const context = this.canvas.getContext("2d"),
+      font = `12px ${ink("sans")}`;
     context.font = font;
-    const box = (this.box = this.measure(context)), ratio = Math.min(3, devicePixelRatio || 1);
+    const box = (this.box = this.measure(context)),
+      ratio = Math.min(3, devicePixelRatio || 1);
     this.canvas.width = Math.ceil(box.width * ratio);
     this.canvas.height = Math.ceil(box.height * ratio);
     this.canvas.style.width = `${box.width}px`;
@@ -129,11 +193,15 @@ export class Matrix {
       context.drawImage(pixels(this.shown, kind, range), left, top, w * columns, tall * rows);
       return;
     }
-    const colours = palette(kind), gap = w >= 14 ? 1 : w >= 5 ? 0.5 : 0, muted = ink("muted");
+    const colours = palette(kind),
+      gap = w >= 14 ? 1 : w >= 5 ? 0.5 : 0,
+      muted = ink("muted");
     const inks = [ink("on-dark-cell"), ink("on-light-cell")];
     for (let i = 0; i < rows; i++) {
       for (let j = 0; j < columns; j++) {
-        const x = left + j * w, y = top + i * tall, value = values[i * columns + j];
+        const x = left + j * w,
+          y = top + i * tall,
+          value = values[i * columns + j];
         if (size === 1 && masked?.(i, j)) {
           hatch(context, x + gap, y + gap, w - 2 * gap, tall - 2 * gap, muted);
           continue;
@@ -145,7 +213,11 @@ export class Matrix {
           context.fillStyle = inks[Number(colour.light)];
           context.textAlign = "center";
           context.font = `11px ${ink("sans")}`;
-          context.fillText(kind === "weight" ? weight(value) : number(value, 1), x + w / 2, y + tall / 2 + 0.5);
+          context.fillText(
+            kind === "weight" ? weight(value) : number(value, 1),
+            x + w / 2,
+            y + tall / 2 + 0.5,
+          );
         }
       }
     }
@@ -159,7 +231,11 @@ export class Matrix {
       if (tall < 10 && i % Math.ceil(12 / tall)) continue;
       context.fillStyle = ink(hover.row === i ? "accent" : "ink");
       context.textAlign = "right";
-      context.fillText(clipped(context, rowLabels[i], left - 10), left - 8, top + (i + 0.5) * tall + 0.5);
+      context.fillText(
+        clipped(context, rowLabels[i], left - 10),
+        left - 8,
+        top + (i + 0.5) * tall + 0.5,
+      );
       if (!right) continue;
       context.fillStyle = ink("muted");
       context.textAlign = "left";
@@ -172,14 +248,19 @@ export class Matrix {
       context.translate(left + (j + 0.5) * w, top - 8);
       if (!upright) context.rotate(-Math.PI / 2);
       context.textAlign = upright ? "center" : "left";
-      context.fillText(clipped(context, columnLabels[j], upright ? w : top - 10), 0, upright ? -2 : 0.5);
+      context.fillText(
+        clipped(context, columnLabels[j], upright ? w : top - 10),
+        0,
+        upright ? -2 : 0.5,
+      );
       context.restore();
     }
   }
 
   paintCross(context, { left, top, w, tall }, { row, column }) {
     const { rows, columns, size } = this.shown;
-    const i = Math.floor(row / size), j = Math.floor(column / size);
+    const i = Math.floor(row / size),
+      j = Math.floor(column / size);
     context.strokeStyle = ink("accent");
     context.globalAlpha = 0.45;
     context.lineWidth = 1;
@@ -187,33 +268,41 @@ export class Matrix {
     if (j >= 0) context.strokeRect(left + j * w + 0.5, top + 0.5, w - 1, tall * rows - 1);
     context.globalAlpha = 1;
     context.lineWidth = 2;
-    if (i >= 0 && j >= 0) context.strokeRect(left + j * w, top + i * tall, Math.max(w, 3), Math.max(tall, 3));
+    if (i >= 0 && j >= 0)
+      context.strokeRect(left + j * w, top + i * tall, Math.max(w, 3), Math.max(tall, 3));
   }
 
   /** Scrolls the chosen cell into sight where the matrix is larger than its frame. */
   reveal({ left, top, w, tall }, at) {
     if (!at || this.small || this.stripe) return;
-    const x = left + (at.column / this.shown.size) * w, y = top + (at.row / this.shown.size) * tall, { frame } = this;
-    if (x < frame.scrollLeft + left || x + w > frame.scrollLeft + frame.clientWidth) frame.scrollLeft =
-      x - frame.clientWidth / 2;
-    if (y < frame.scrollTop || y + tall > frame.scrollTop + frame.clientHeight) frame.scrollTop =
-      y - frame.clientHeight / 2;
+    const x = left + (at.column / this.shown.size) * w,
+      y = top + (at.row / this.shown.size) * tall,
+      { frame } = this;
+    if (x < frame.scrollLeft + left || x + w > frame.scrollLeft + frame.clientWidth)
+      frame.scrollLeft = x - frame.clientWidth / 2;
+    if (y < frame.scrollTop || y + tall > frame.scrollTop + frame.clientHeight)
+      frame.scrollTop = y - frame.clientHeight / 2;
   }
 
   paintLegend() {
-    const { kind, range, masked } = this.shown, [low, high] = range;
-    const bar = h("span", { class: "ramp" });
+    const { kind, range, masked } = this.shown,
+      [low, high] = range;
+    const bar = h("span.ramp");
     const stops = [0, 64, 128, 192, 255].map((i) => palette(kind)[i].css);
     bar.style.background = `linear-gradient(to right, ${stops.join(", ")})`;
     const digits = high >= 100 ? 0 : 2;
-    this.legend.replaceChildren(number(low, low ? digits : 0), bar, number(high, digits),
-      masked && this.shown.anyMasked ? h("span", { class: "masked-key" }, h("span", { class: "hatch" }), "may not look")
-        : "");
+    this.legend.replaceChildren(
+      number(low, low ? digits : 0),
+      bar,
+      number(high, digits),
+      masked && this.shown.anyMasked ? h("span.masked-key", h("span.hatch"), "may not look") : "",
+    );
   }
 
   /** The cell under the pointer. */
   cellAt(event) {
-    const { left, top, w, tall } = this.box, edge = this.canvas.getBoundingClientRect();
+    const { left, top, w, tall } = this.box,
+      edge = this.canvas.getBoundingClientRect();
     const i = Math.floor((event.clientY - edge.top - top) / tall),
       j = Math.floor((event.clientX - edge.left - left) / w);
     const inside = i >= 0 && j >= 0 && i < this.shown.rows && j < this.shown.columns;
@@ -232,7 +321,8 @@ export class Matrix {
 
   onKey(event) {
     if (!this.keys || event.altKey || event.metaKey) return;
-    const { rows, columns, at } = this.whole, far = event.ctrlKey;
+    const { rows, columns, at } = this.whole,
+      far = event.ctrlKey;
     let { row, column } = at ?? { row: 0, column: 0 };
     if (event.key === "ArrowUp") row -= 1;
     else if (event.key === "ArrowDown") row += 1;
@@ -242,7 +332,13 @@ export class Matrix {
     else if (event.key === "End") [row, column] = [far ? rows - 1 : row, columns - 1];
     else return;
     event.preventDefault();
-    this.pick({ row: Math.min(rows - 1, Math.max(0, row)), column: Math.min(columns - 1, Math.max(0, column)) }, false);
+    this.pick(
+      {
+        row: Math.min(rows - 1, Math.max(0, row)),
+        column: Math.min(columns - 1, Math.max(0, column)),
+      },
+      false,
+    );
   }
 }
 

@@ -1,4 +1,7 @@
-/** Where the page's numbers come from: the file itself, or the server beside it. Nothing else in the page asks. */
+/**
+ * Where the page's numbers come from: the file itself, or the server beside it. Nothing else in the
+ * page asks.
+ */
 
 /** The trace that this page shows. */
 export async function load() {
@@ -35,9 +38,15 @@ export class Trace {
     }
     this.read = new Map();
     this.nodes = new Map(meta.graph.map((node) => [node.id, node]));
-    this.attentions = meta.graph.filter((node) => node.kind === "attention" && this.has(`${node.id}.pattern`));
-    this.layers = [...new Set(meta.graph.map((node) => /^\w+\.\d+/.exec(node.id)?.[0]).filter(Boolean))];
-    this.stacks = ["encoder", "decoder"].filter((stack) => this.layers.some((layer) => layer.startsWith(stack)));
+    this.attentions = meta.graph.filter(
+      (node) => node.kind === "attention" && this.has(`${node.id}.pattern`),
+    );
+    this.layers = [
+      ...new Set(meta.graph.map((node) => /^\w+\.\d+/.exec(node.id)?.[0]).filter(Boolean)),
+    ];
+    this.stacks = ["encoder", "decoder"].filter((stack) =>
+      this.layers.some((layer) => layer.startsWith(stack)),
+    );
   }
 
   has(path) {
@@ -69,12 +78,18 @@ export class Trace {
 
   /** What enters the first layer; where it was left out of the file, the sum that it is. */
   embedded(stack) {
-    const whole = this.tensor(`${stack}.embedded`), parts =
-      ["tokens", "positions", "types"].map((part) => this.tensor(`${stack}.${part}`)).filter(Boolean);
+    const whole = this.tensor(`${stack}.embedded`),
+      parts = ["tokens", "positions", "types"]
+        .map((part) => this.tensor(`${stack}.${part}`))
+        .filter(Boolean);
     if (whole || parts.length < 2 || this.meta.model.embedding_norm) return whole;
-    return { shape: parts[0].shape,
-      data: parts[0].data.map((x, i) => parts.slice(1).reduce((made, { data }) => made + data[i % data.length], x)),
-      derived: true };
+    return {
+      shape: parts[0].shape,
+      data: parts[0].data.map((x, i) =>
+        parts.slice(1).reduce((made, { data }) => made + data[i % data.length], x),
+      ),
+      derived: true,
+    };
   }
 
   /** The tokens that a stack reads: [{id, text, word, special}]. */
@@ -88,7 +103,11 @@ export class Trace {
 }
 
 function half(bits) {
-  const sign = bits & 0x8000 ? -1 : 1, exponent = (bits >> 10) & 31, fraction = bits & 1023;
+  const sign = bits & 0x8000 ? -1 : 1,
+    exponent = (bits >> 10) & 31,
+    fraction = bits & 1023;
   if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -14 * (fraction / 1024));
+  return (
+    sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -14 * (fraction / 1024))
+  );
 }

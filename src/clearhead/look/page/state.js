@@ -1,14 +1,32 @@
-/** What is selected: one object, which every view reads and writes, and which is the address of the page. */
+/**
+ * What is selected: one object, which every view reads and writes, and which is the address of the
+ * page.
+ */
 
 export const DEFAULTS = Object.freeze({
-  view: "attention", block: "", head: 0, q: 0, k: 0, stage: 4, // a cell of attention
-  scale: true, mask: true, // switched off: what softmax would say without
-  segment: "", pos: 0, dim: 0, // a number of a token's vector
-  layer: "", mix: "", sort: "layer", // a layer; heads together; the order of heads
-  aligner: "auto", words: true, specials: false, // how words are aligned
-  step: 0, temperature: 1, beam: "", // a step of the output; a node of the search
+  view: "attention",
+  block: "",
+  head: 0,
+  q: 0,
+  k: 0,
+  stage: 4, // a cell of attention
+  scale: true,
+  mask: true, // switched off: what softmax would say without
+  segment: "",
+  pos: 0,
+  dim: 0, // a number of a token's vector
+  layer: "",
+  mix: "",
+  sort: "layer", // a layer; heads together; the order of heads
+  aligner: "auto",
+  words: true,
+  specials: false, // how words are aligned
+  step: 0,
+  temperature: 1,
+  beam: "", // a step of the output; a node of the search
   frame: 0, // a checkpoint of the film
-  ledger: true, table: false, // what is open
+  ledger: true,
+  table: false, // what is open
 });
 
 /** The selection as `#/view?name=value`, without what stands at its default. */
@@ -39,7 +57,10 @@ function valueOf(text, type) {
   return text.trim() !== "" && Number.isFinite(value) ? value : undefined;
 }
 
-/** Holds the selection and tells everyone of a change. A frame without an address of its own keeps it in memory. */
+/**
+ * Holds the selection and tells everyone of a change. A frame without an address of its own keeps
+ * it in memory.
+ */
 export class State {
   constructor(fit) {
     this.fit = fit; // puts a selection within what there is
@@ -51,7 +72,10 @@ export class State {
     addEventListener("hashchange", () => this.follow(location.hash));
   }
 
-  /** Changes some fields. `push` makes a place to come back to; without it the present place is rewritten. */
+  /**
+   * Changes some fields. `push` makes a place to come back to; without it the present place is
+   * rewritten.
+   */
   set(changes, { push = false } = {}) {
     const before = this.now;
     this.now = this.fit({ ...before, ...changes });
@@ -61,7 +85,10 @@ export class State {
     this.tell(before);
   }
 
-  /** New places at once, changes of the present one soon: browsers do not like hundreds of them in a second. */
+  /**
+   * New places at once, changes of the present one soon: browsers do not like hundreds of them in a
+   * second.
+   */
   write(address, push) {
     clearTimeout(this.timer);
     if (push && this.pending) this.pending();

@@ -1,46 +1,80 @@
-/** The output: what the model could have said at each step, how layers came to it, and how the search chose. */
+/**
+ * The output: what the model could have said at each step, how layers came to it, and how the
+ * search chose.
+ */
 
 import { sum } from "../attention.js";
 import { palette } from "../colour.js";
 import { bdi, h, number, percent, slider } from "../dom.js";
-import { bars, check, line, num, op, step } from "../ledger.js";
+import { bars, check, line, step } from "../ledger.js";
 import { beamTree, nodeLedger } from "../beam.js";
+import { View } from "../view.js";
 import { bare, chips, labels, short } from "../words.js";
 
-export const output = {
-  name: "output",
-  title: "Output",
-  lead: ({ meta }) => meta.classes
-    ? "The vectors of all tokens become one score for each class, and the scores shares of 1."
-    : "The last vector is compared with every word the model knows. These came closest; one was taken.",
-  available: ({ meta }) => Boolean(meta.steps?.length || meta.gaps?.length || meta.classes?.length),
-  build: (trace, state) => new OutputView(trace, state),
-};
+export class OutputView extends View {
+  static id = "output";
+  static title = "Output";
+  static lead =
+    "The last vector is compared with every word the model knows. " +
+    "These came closest; one was taken.";
 
-class OutputView {
+  static leadFor({ meta }) {
+    return meta.classes
+      ? "The vectors of all tokens become one score for each class, and the scores shares of 1."
+      : this.lead;
+  }
+
+  static available({ meta }) {
+    return Boolean(meta.steps?.length || meta.gaps?.length || meta.classes?.length);
+  }
+
   constructor(trace, state) {
-    Object.assign(this, { trace, state });
-    const { meta } = trace;
-    this.steps = meta.steps?.length ? meta.steps : meta.gaps ?? [];
-    this.chips = h("div", {});
-    this.said = h("h2", {});
-    this.note = h("p", { class: "hint" });
-    this.list = h("div", {});
-    this.lens = h("div", { class: "lens" });
-    this.beam = h("div", {});
-    this.heat = slider("Temperature", { min: 0.1, max: 3, step: 0.05, value: state.now.temperature,
-      text: (x) => x.toFixed(2) }, (temperature) => state.set({ temperature }));
-    this.element = h("div", { class: "output" }, meta.classes ? this.classes(meta) : "",
-      this.steps.length ? [this.chips, h("div", { class: "pair" },
-        h("section", {}, this.said, this.note, this.heat, this.list), h("section", {}, this.lens))] : "", this.beam);
+    super(trace, state);
+    const { meta } = this;
+    this.steps = meta.steps?.length ? meta.steps : (meta.gaps ?? []);
+    this.chips = h("div");
+    this.said = h("h2");
+    this.note = h("p.hint");
+    this.list = h("div");
+    this.lens = h("div.lens");
+    this.beam = h("div");
+    this.heat = slider(
+      "Temperature",
+      { min: 0.1, max: 3, step: 0.05, value: state.now.temperature, text: (x) => x.toFixed(2) },
+      (temperature) => state.set({ temperature }),
+    );
+    this.element = h(
+      "div.output",
+      meta.classes ? this.classes(meta) : "",
+      this.steps.length
+        ? [
+            this.chips,
+            h(
+              "div.pair",
+              h("section", this.said, this.note, this.heat, this.list),
+              h("section", this.lens),
+            ),
+          ]
+        : "",
+      this.beam,
+    );
   }
 
   classes({ classes, several }) {
-    const rows = classes.map(({ label, prob, logit }) =>
-      ({ text: label, value: prob, note: `score ${number(logit, 3)}` }));
-    return h("section", { class: "classes" }, h("h2", {}, "Classes"),
-      h("p", { class: "hint" }, several ? "Each class is a yes or no of its own." : "Their probabilities sum to 1."),
-      bars(rows, { full: 1, shown: percent, label: "probability of each class" }));
+    const rows = classes.map(({ label, prob, logit }) => ({
+      text: label,
+      value: prob,
+      note: `score ${number(logit, 3)}`,
+    }));
+    return h(
+      "section.classes",
+      h("h2", "Classes"),
+      h(
+        "p.hint",
+        several ? "Each class is a yes or no of its own." : "Their probabilities sum to 1.",
+      ),
+      bars(rows, { full: 1, shown: percent, label: "probability of each class" }),
+    );
   }
 
   current(now) {
@@ -50,71 +84,132 @@ class OutputView {
   update(now) {
     this.heat.moveTo(now.temperature);
     if (this.steps.length) this.drawStep(now);
-    const { beam } = this.trace.meta;
-    if (beam) this.beam.replaceChildren(...beamTree(beam, now,
-      (node) => this.state.set({ beam: node, ledger: true }, { push: true })));
+    const { beam } = this.meta;
+    const pick = (node) => this.go({ beam: node, ledger: true });
+    if (beam) this.beam.replaceChildren(...beamTree(beam, now, pick));
   }
 
   drawStep(now) {
-    const here = this.current(now), place = this.steps.indexOf(here), { meta } = this.trace;
-    this.chips.replaceChildren(chips(this.steps.map(({ chosen }, i) =>
-      ({ ...chosen, ...after(this.trace.tokens("target")[i + 1]) })),
-      { chosen: place, pick: (index) => this.state.set({ step: index, beam: "" }, { push: true }),
-      hint: (token, i) => `step ${i}: probability ${percent(Math.exp(token.log_prob))}`,
-        lit: (i) => palette("weight")[Math.round(70 * Math.exp(this.steps[i].chosen.log_prob))].css }));
-    const before = labels(this.trace.tokens("target")).slice(0, place + 1).slice(-6).join(" ");
-    this.said.replaceChildren(...(meta.steps?.length ? [`Step ${place}: after `, bdi(before)]
-      : ["In the gap at ", String(here.row)]));
-    const given = place < (meta.n_given ?? 0), plain = now.temperature === 1;
-    this.note.textContent = (given ? "This word was given, not chosen. " : "") +
-      (plain ? "Probabilities of the 20 best words and of all the rest; together 1."
-      : `As shares of these ${here.top.length} words: below 1 the best of them gain, above 1 the others.`);
-    this.list.replaceChildren(bars(this.shares(now), { full: 1, shown: percent, label: "most likely words" }));
+    const { meta } = this;
+    const here = this.current(now);
+    const place = this.steps.indexOf(here);
+    const rows = this.trace.tokens("target");
+    const said = this.steps.map(({ chosen }, i) => ({
+      ...chosen,
+      word: rows[i]?.predicts_word,
+      special: rows[i]?.predicts_special,
+    }));
+    this.chips.replaceChildren(
+      chips(said, {
+        chosen: place,
+        pick: (step) => this.go({ step, beam: "" }),
+        hint: (token, i) => `step ${i}: probability ${percent(Math.exp(token.log_prob))}`,
+        lit: (i) => palette("weight")[Math.round(70 * Math.exp(said[i].log_prob))].css,
+      }),
+    );
+    const before = labels(rows)
+      .slice(0, place + 1)
+      .slice(-6)
+      .join(" ");
+    this.said.replaceChildren(
+      ...(meta.steps?.length
+        ? [`Step ${place}: after `, bdi(before)]
+        : ["In the gap at ", String(here.row)]),
+    );
+    const given = place < (meta.n_given ?? 0),
+      plain = now.temperature === 1;
+    this.note.textContent =
+      (given ? "This word was given, not chosen. " : "") +
+      (plain
+        ? "Probabilities of the 20 best words and of all the rest; together 1."
+        : `As shares of these ${here.top.length} words: ` +
+          "below 1 the best of them gain, above 1 the others.");
+    this.list.replaceChildren(
+      bars(this.shares(now), { full: 1, shown: percent, label: "most likely words" }),
+    );
     this.drawLens(here);
   }
 
   shares(now) {
-    const here = this.current(now), plain = now.temperature === 1;
-    const exps = here.top.map(({ logit }) => Math.exp((logit - here.max_logit) / now.temperature)), total = sum(exps);
-    const rows = here.top.map(({ id, text, prob }, i) =>
-      ({ text: short(bare(text)) || "␣", value: plain ? prob : exps[i] / total, marked: id === here.chosen.id }));
-    if (!here.top.some(({ id }) => id === here.chosen.id) && plain) rows.push({ text: short(bare(here.chosen.text)),
-      value: Math.exp(here.chosen.log_prob), marked: true, note: "taken" });
+    const here = this.current(now),
+      plain = now.temperature === 1;
+    const exps = here.top.map(({ logit }) => Math.exp((logit - here.max_logit) / now.temperature)),
+      total = sum(exps);
+    const rows = here.top.map(({ id, text, prob }, i) => ({
+      text: short(bare(text)) || "␣",
+      value: plain ? prob : exps[i] / total,
+      marked: id === here.chosen.id,
+    }));
+    if (!here.top.some(({ id }) => id === here.chosen.id) && plain)
+      rows.push({
+        text: short(bare(here.chosen.text)),
+        value: Math.exp(here.chosen.log_prob),
+        marked: true,
+        note: "taken",
+      });
     return plain ? [...rows, { text: "all the rest", value: here.rest, rest: true }] : rows;
   }
 
   drawLens({ lens }) {
     if (!lens?.length) return this.lens.replaceChildren();
-    const row = (layer, i) => h("tr", {}, h("th", { scope: "row" }, i === lens.length - 1 ? `${i} · last` : String(i)),
-      layer.map(({ text, prob }) => {
-      const cell = h("td", {}, bdi(short(bare(text) || "␣", 14)), " ", h("small", {}, percent(prob))),
-        { css, light } = palette("weight")[Math.round(200 * prob)];
-      cell.style.background = css;
-      cell.classList.add(light ? "on-light" : "on-dark");
-      return cell;
-    }));
-    this.lens.replaceChildren(h("h2", {}, "What each layer would say"),
-      h("p", { class: "hint" }, "The stream after each layer, read as if it were the last."),
-      h("div", { class: "scroller" }, h("table", {},
-        h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "layer"),
-        h("th", { scope: "col", colspan: 3 }, "first, second and third choice"))), h("tbody", {}, lens.map(row)))));
+    const row = (layer, i) =>
+      h(
+        "tr",
+        h("th", { scope: "row" }, i === lens.length - 1 ? `${i} · last` : String(i)),
+        layer.map(({ text, prob }) => {
+          const cell = h("td", bdi(short(bare(text) || "␣", 14)), " ", h("small", percent(prob))),
+            { css, light } = palette("weight")[Math.round(200 * prob)];
+          cell.style.background = css;
+          cell.classList.add(light ? "on-light" : "on-dark");
+          return cell;
+        }),
+      );
+    this.lens.replaceChildren(
+      h("h2", "What each layer would say"),
+      h("p.hint", "The stream after each layer, read as if it were the last."),
+      h(
+        "div.scroller",
+        h(
+          "table",
+          h(
+            "thead",
+            h(
+              "tr",
+              h("th", { scope: "col" }, "layer"),
+              h("th", { scope: "col", colspan: 3 }, "first, second and third choice"),
+            ),
+          ),
+          h("tbody", lens.map(row)),
+        ),
+      ),
+    );
   }
 
   say(now) {
     const here = this.current(now);
-    return here ? `Step ${now.step}: ${bare(here.chosen.text)}, probability ${percent(Math.exp(here.chosen.log_prob))}`
+    return here
+      ? `Step ${now.step}: ${bare(here.chosen.text)}, ` +
+          `probability ${percent(Math.exp(here.chosen.log_prob))}`
       : "";
   }
 
   table(now) {
     if (!this.steps.length) {
-      const { classes } = this.trace.meta;
-      return { caption: "classes", rows: classes.map(({ label }) => label), columns: ["score", "probability"],
-        values: classes.flatMap(({ logit, prob }) => [logit, prob]) };
+      const { classes } = this.meta;
+      return {
+        caption: "classes",
+        rows: classes.map(({ label }) => label),
+        columns: ["score", "probability"],
+        values: classes.flatMap(({ logit, prob }) => [logit, prob]),
+      };
     }
     const { top } = this.current(now);
-    return { caption: `step ${now.step}: the most likely words`, rows: top.map(({ text }) => short(bare(text))),
-      columns: ["score", "probability"], values: top.flatMap(({ logit, prob }) => [logit, prob]) };
+    return {
+      caption: `step ${now.step}: the most likely words`,
+      rows: top.map(({ text }) => short(bare(text))),
+      columns: ["score", "probability"],
+      values: top.flatMap(({ logit, prob }) => [logit, prob]),
+    };
   }
 
   drawn() {
@@ -123,27 +218,38 @@ class OutputView {
 
   /** From a score to a probability; or the score of a node of the search. */
   ledger(now) {
-    const { beam } = this.trace.meta;
+    const { beam } = this.meta;
     if (beam && now.beam) return nodeLedger(beam, now.beam);
     const here = this.current(now);
     if (!here) return null;
     const chosen = here.top.find(({ id }) => id === here.chosen.id) ?? here.top[0],
       total = Math.exp(here.log_sum_exp - here.max_logit);
-    const made = Math.exp(chosen.logit - here.max_logit) / total;
-    return h("div", {}, h("p", { class: "cell-name" }, bdi(short(bare(chosen.text))),
-      h("small", {}, `id ${chosen.id}, step ${now.step}`)),
-      step("1  Its score", line(num(chosen.logit), ": how alike the last vector and the word's own vector are")),
-      step("2  Softmax over all words", line("exp(", num(chosen.logit), op("−"), "best ", num(here.max_logit), ")",
-        op("="), num(Math.exp(chosen.logit - here.max_logit))),
-        line("÷ the total of all words ", num(total), op("="), num(made)), check(made, chosen.prob, 1e-5)),
-      step("3  As a logarithm", line("ln ", num(made), op("="), num(Math.log(made))),
-        line("Logarithms of all steps are added up to the score of a sentence.")),
-      step("Everything together", line(num(sum(here.top.map(({ prob }) => prob))), op("+"), "the rest ", num(here.rest),
-        op("="), num(sum(here.top.map(({ prob }) => prob)) + here.rest))));
+    const power = Math.exp(chosen.logit - here.max_logit);
+    const made = power / total;
+    const top = sum(here.top.map(({ prob }) => prob));
+    return h(
+      "div",
+      h(
+        "p.cell-name",
+        bdi(short(bare(chosen.text))),
+        h("small", `id ${chosen.id}, step ${now.step}`),
+      ),
+      step(
+        "1  Its score",
+        line`${chosen.logit}: how alike the last vector and the word's own vector are`,
+      ),
+      step(
+        "2  Softmax over all words",
+        line`exp(${chosen.logit} − best ${here.max_logit}) = ${power}`,
+        line`÷ the total of all words ${total} = ${made}`,
+        check(made, chosen.prob, 1e-5),
+      ),
+      step(
+        "3  As a logarithm",
+        line`ln ${made} = ${Math.log(made)}`,
+        line`Logarithms of all steps are added up to the score of a sentence.`,
+      ),
+      step("Everything together", line`${top} + the rest ${here.rest} = ${top + here.rest}`),
+    );
   }
-}
-
-/** What is known of an output token beside its text: it is the decoder's next input. */
-function after(token) {
-  return { word: token?.word ?? null, special: token?.special ?? false };
 }
