@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import struct
 import xml.etree.ElementTree as ET
 import zlib
@@ -28,6 +29,13 @@ def test_what_is_saved_is_what_was_seen(look, tmp_path):
         sides = {"source": len(look.source), "target": len(look.target)}
         for axis, size in zip(meta["tensors"][path]["axes"], values.shape, strict=True):
             assert sides.get(axis, size) == size
+
+
+def test_what_is_saved_can_be_read_by_whom_the_system_allows(build, tmp_path):
+    before = os.umask(0o022)
+    look_at(build()).save(tmp_path)
+    os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o644}
 
 
 def test_meta_is_whole_for_every_family(look):

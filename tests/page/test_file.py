@@ -7,6 +7,7 @@ import re
 import pytest
 from safetensors.numpy import load
 
+from clearhead.config import ModelConfig
 from clearhead.look.html import PAGE, bundle, inert
 
 KILOBYTE, MEGABYTE = 1_000, 1_000_000
@@ -59,9 +60,7 @@ def test_the_file_holds_the_numbers_bit_for_bit(look_at):
 
 @pytest.mark.parametrize(("preset", "limit"), [("tiny", 2 * MEGABYTE), ("base", 10 * MEGABYTE)])
 def test_thirty_tokens_fit_and_can_be_used_within_a_second(visit, look_at, preset, limit, file_of):
-    from clearhead.config import PRESETS
-
-    look = look_at(30, 30, **{**PRESETS[preset], "vocab_size": 64})
+    look = look_at(30, 30, **ModelConfig.preset(preset).size())
     assert file_of(look).stat().st_size <= limit
     waits = []
     for _ in range(4):  # the machine may be busy with something else

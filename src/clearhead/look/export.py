@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from safetensors.numpy import save_file
 from torch import Tensor
 
 from clearhead.look.edits import change
@@ -18,6 +17,7 @@ from clearhead.look.paths import axes_of
 from clearhead.look.replay import Replay
 from clearhead.look.search import SearchTree
 from clearhead.look.tokens import Guess, word_places
+from clearhead.tensors import tensor_bytes
 
 FORMAT = "clearhead-look/1"
 META, TENSORS = "meta.json", "look.safetensors"
@@ -272,4 +272,4 @@ def save(look: Replay, folder: Path) -> None:
     values = tensors(look, whole=True)
     text = json.dumps(meta(look, values), ensure_ascii=False)
     (folder / META).write_text(text, encoding="utf-8")
-    save_file(values, folder / TENSORS)
+    (folder / TENSORS).write_bytes(tensor_bytes(values))

@@ -14,9 +14,9 @@ from importlib.resources import files
 from posixpath import dirname, join, normpath
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save
+
+from clearhead.tensors import tensor_bytes
 
 PAGE = files("clearhead.look") / "page"
 IMPORT = re.compile(r'^import \{ ([^}]+) \} from "([^"]+)";\n', re.MULTILINE)
@@ -26,8 +26,7 @@ EXPORT = re.compile(r"^export ((?:async )?(?:function|class|const) (\w+))", re.M
 def page(meta: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> str:
     """The whole page as text, for a look's `meta` and `tensors`."""
     script, style = bundle("main.js"), (PAGE / "look.css").read_text(encoding="utf-8")
-    content = save({name: np.ascontiguousarray(value) for name, value in tensors.items()})
-    numbers = base64.b64encode(content).decode()
+    numbers = base64.b64encode(tensor_bytes(tensors)).decode()
     parts = {
         '<meta charset="utf-8">\n': f'<meta charset="utf-8">\n{policy(script, style)}\n',
         '<link rel="stylesheet" href="look.css">': f"<style>{style}</style>",
