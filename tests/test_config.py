@@ -148,6 +148,19 @@ def test_a_text_of_another_form_is_refused_with_examples(path, value, says):
     assert message == f'Invalid {path.split(".")[1]} "{value}".\n{says}'
 
 
+def test_the_settings_of_a_run_of_an_older_version_mean_what_they_say():
+    text = (Path(__file__).parent / "old_config.toml").read_text(encoding="utf-8")
+    written = tomllib.loads(text)
+    read = tomllib.loads(to_toml(config_from_toml(text)))
+    del written["data"]["weights"], written["tokenizer"]["languages"]
+    assert {key: read[key] for key in written if key not in SECTIONS} == {
+        "format": 1,
+        "task": "chat",
+    }
+    for section in SECTIONS:
+        assert read[section].items() >= written[section].items()
+
+
 # There and back
 
 
