@@ -86,9 +86,8 @@ def baseline(
                 model.probability(tuple(row[max(0, place - ORDER + 1) : place]), row[place])
             )
             n_judged += 1
-    return Perplexity(
-        nats, n_judged, sum(len(turn.encode()) + 1 for talk in test for turn in talk.turns[1::2])
-    )
+    n_bytes = sum(len(turn.encode()) + 1 for talk in test for turn in talk.turns[1::2])
+    return Perplexity(nats=nats, tokens=n_judged, bytes=n_bytes)
 
 
 recipe = Recipe(__doc__, "dialogue", budget="12m")

@@ -1,4 +1,4 @@
-"""The Transformer of "Attention Is All You Need": train it, use it, and see every step it takes."""
+"""The Transformer of "Attention Is All You Need": train it, use it, see every step it takes."""
 
 import sys
 from typing import TYPE_CHECKING, Any

@@ -10,7 +10,7 @@ import pytest
 
 from clearhead import __version__, cli
 from clearhead.cli.main import main
-from clearhead.cli.options import spelled_out
+from clearhead.cli.options import one_value_each
 from clearhead.errors import ClearheadError
 
 
@@ -131,10 +131,10 @@ def test_doctor_tells_programs_in_json(capsys, files):
 
 
 def test_an_option_may_take_several_values():
-    assert spelled_out(["a", "--test", "b", "c", "--json", "d"], {"--test"}) == [
+    assert one_value_each(["a", "--test", "b", "c", "--json", "d"], {"--test"}) == [
         "a", "--test", "b", "--test", "c", "--json", "d",
     ]  # fmt: skip
-    assert spelled_out(["--test", "b", "-", "--", "c"], {"--test"}) == [
+    assert one_value_each(["--test", "b", "-", "--", "c"], {"--test"}) == [
         "--test",
         "b",
         "--test",

@@ -53,7 +53,7 @@ def clearhead(
         bool, typer.Option("--debug", help="Show where in the program an error arose.")
     ] = False,
 ) -> None:
-    """The Transformer of "Attention Is All You Need": train it, use it, and see every step it takes."""
+    """The Transformer of "Attention Is All You Need": train it, use it, see every step it takes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -95,10 +95,10 @@ class SeveralValues(TyperCommand):
             if getattr(option, "multiple", False)
             for name in option.opts
         }
-        return super().parse_args(ctx, spelled_out(args, repeatable))
+        return super().parse_args(ctx, one_value_each(args, repeatable))
 
 
-def spelled_out(args: list[str], repeatable: set[str]) -> list[str]:
+def one_value_each(args: list[str], repeatable: set[str]) -> list[str]:
     """`--test a b` as `--test a --test b`."""
     result: list[str] = []
     current, is_first = "", False

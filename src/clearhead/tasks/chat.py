@@ -243,9 +243,8 @@ class Chatbot(User):
         batches = task.batches(in_memory(examples, task.encoding)[0]).fixed()
         nats, n_tokens = total_loss(self.model, next_token_loss(), batches)
         judged = [each.turns[-1:] if self.reads_question else each.turns[1::2] for each in examples]
-        return Perplexity(
-            nats, n_tokens, sum(len(turn.encode()) + 1 for turns in judged for turn in turns)
-        )
+        n_bytes = sum(len(turn.encode()) + 1 for turns in judged for turn in turns)
+        return Perplexity(nats=nats, tokens=n_tokens, bytes=n_bytes)
 
 
 class ChatTask(Task):

@@ -1,4 +1,4 @@
-"""Beginning with another run: its tokenizer and its shape, and those of its weights that fit by name."""
+"""Fine-tuning: begin with another run's tokenizer and shape, and its weights that fit by name."""
 
 import os
 from collections.abc import Iterable
@@ -79,7 +79,7 @@ def like(base: RunFolder, given: Given) -> Given:
 def inherit(
     model: Transformer, base: RunFolder, tokenizers: tuple[Tokenizer, Tokenizer]
 ) -> Inherited:
-    """Take over every weight of the other run with the same name and shape here, and the vectors of known tokens."""
+    """Take over each weight of the same name and shape, and the vectors of known tokens."""
     if not base.has_weights():
         raise FolderError(
             f"{base.path} has no weights yet.",
@@ -116,4 +116,11 @@ def inherit(
             "Leave out the settings that change its shape.",
         )
     left, new = sorted(theirs.keys() - set(taken)), sorted(ours.keys() - set(taken))
-    return Inherited(0, str(base.path), tuple(taken), tuple(left), tuple(new), known)
+    return Inherited(
+        step=0,
+        run=str(base.path),
+        taken=tuple(taken),
+        left=tuple(left),
+        new=tuple(new),
+        known_tokens=known,
+    )

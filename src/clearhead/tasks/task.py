@@ -38,7 +38,7 @@ class Task(ABC):
     @classmethod
     @abstractmethod
     def resolve(cls, decided: Given, tokenizers: Tokenizers, examples: Iterable[Any], /) -> Config:
-        """The settings that are decided, and those that follow from the tokenizers and the examples."""
+        """The settings that are decided, and those that follow from tokenizers and examples."""
 
     @property
     @abstractmethod

@@ -81,7 +81,7 @@ class Translation:
         return self.text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Piece:
     """A part of a text that the model reads at once."""
 
@@ -185,7 +185,12 @@ class Translator(User):
             self.refuse_too_long(text)
         for part, space in fitting_parts(text, self.fits):
             terms = required_terms(part, glossary, protect)
-            yield Piece(part, space, tuple(self.spellings(term) for term in terms), tuple(terms))
+            yield Piece(
+                text=part,
+                space=space,
+                terms=tuple(self.spellings(term) for term in terms),
+                names=tuple(terms),
+            )
             if on_too_long == "truncate":
                 return
 

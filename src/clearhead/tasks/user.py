@@ -103,7 +103,7 @@ def value_of(generator: Generator[T, None, V]) -> V:
     return kept.value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Perplexity:
     """How surprised a model is by a text; bits per byte compare across tokenizers."""
 

@@ -206,7 +206,7 @@ class Writer(User):
         ids = [end, *(token for row in self.tokenizer.encode_batch(lines) for token in (*row, end))]
         n_bytes = sum(len(line.encode()) + 1 for line in lines)
         nats, n_tokens = total_loss(self.model, next_token_loss(), sliding(ids, self.window))
-        return Perplexity(nats, n_tokens, n_bytes)
+        return Perplexity(nats=nats, tokens=n_tokens, bytes=n_bytes)
 
 
 def sliding(ids: Sequence[int], window: int) -> Iterator[TextBatch]:
