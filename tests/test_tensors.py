@@ -5,6 +5,8 @@ Hostile files are tried in tests/folder.
 
 import hashlib
 import os
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import safetensors.numpy
 import safetensors.torch
 import torch
 
+from clearhead import tensors
 from clearhead.disk import atomic_file
 from clearhead.errors import ModelFileError
 from clearhead.tensors import DTYPES, read_tensors, tensor_bytes, write_tensors
@@ -66,3 +69,9 @@ def test_a_changed_byte_is_found(tmp_path):
     (tmp_path / "a").write_bytes(content)
     with pytest.raises(ModelFileError, match="damaged: its SHA-256"):
         read_tensors(tmp_path, "a")
+
+
+def test_the_package_of_that_name_is_needed_by_tests_alone():
+    source = Path(tensors.__file__).parent
+    imports = re.compile(r"^\s*(import|from) safetensors", re.MULTILINE)
+    assert not [path for path in source.rglob("*.py") if imports.search(path.read_text("utf-8"))]
