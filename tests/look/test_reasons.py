@@ -27,6 +27,13 @@ def test_every_measure_has_a_row_for_what_was_said_and_a_column_for_what_was_rea
     assert "rank agreement" in str(found)
 
 
+def test_every_word_that_was_read_is_in_the_printed_tables(build):
+    source = tuple(range(5, 8)) * 5
+    printed = str(look_at(build(), source=(*source, 2)).reasons())
+    assert "more columns" not in printed
+    assert printed.splitlines()[1].split() == ["w5", "w6", "w7"] * 5
+
+
 def test_what_comes_later_is_no_reason(build):
     look = look_at(build(family="decoder"), target=(1, 5, 6, 7, 9))
     for table in look.reasons().measures.values():

@@ -172,6 +172,27 @@ def test_a_long_text_is_pooled_and_says_so(visit, look_at):
     assert tab.locator(".twin tbody tr").count() == 60
 
 
+@pytest.mark.parametrize("n_tokens", [9, 70])
+def test_what_may_not_be_seen_is_hatched_however_long_the_text(visit, look_at, n_tokens):
+    look = look_at(n_target=n_tokens, family="decoder", n_decoder_layers=1, n_heads=1)
+    tab = visit(look, device_scale_factor=1)
+    above, below = tab.evaluate("""() => {
+        const canvas = document.querySelector(".attention .stage:nth-child(3) canvas");
+        const { width, height } = canvas, pen = canvas.getContext("2d");
+        return [[0.6, 0.05], [0.05, 0.6]].map(([x, y]) => {
+            const part = pen.getImageData(x * width, y * height, 0.3 * width, 0.3 * height).data;
+            const alphas = part.filter((_, i) => i % 4 === 3);
+            return alphas.filter((alpha) => alpha > 250).length / alphas.length;
+        });
+    }""")
+    assert above < 0.1, "a cell above the diagonal has a colour"
+    assert below > 0.5
+
+
+def test_the_map_counts_tokens(visit, look_at):
+    assert "64 tokens to choose from" in visit(look_at(), "#/map").locator(".map").inner_text()
+
+
 def test_a_film_plays_through_its_checkpoints(visit, look_at):
     look = look_at()
     film = {

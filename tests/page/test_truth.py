@@ -1,6 +1,7 @@
 """What the page shows is what the model computed."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -143,6 +144,29 @@ def test_a_sentence_in_a_padded_batch_looks_as_alone(build, look_at, visit):
     np.testing.assert_allclose(
         shown, trace["decoder.1.cross.pattern"][0, 2, :, :7].flatten(), atol=1e-5
     )
+
+
+def test_the_output_opens_at_the_first_token_that_was_chosen(visit, look_at):
+    look = replace(look_at(family="decoder"), n_given=3)
+    tab = visit(look, "#/output")
+    pressed = tab.locator(".output .chip").evaluate_all(
+        "(all) => all.map((chip) => chip.getAttribute('aria-pressed'))"
+    )
+    assert pressed.index("true") == 3
+    tab.evaluate("look.state.set({ step: 0 })")
+    assert "given, not chosen" in tab.locator(".output .hint").first.inner_text()
+
+
+def test_the_arithmetic_of_an_unlikely_token_is_its_own(visit, look_at):
+    look = look_at(family="decoder")
+    outside = [
+        row
+        for row, token in enumerate(look.predicted)
+        if token.id not in {guess.id for guess in look.alternatives(row)}
+    ]
+    tab = visit(look, f"#/output?step={outside[0]}")
+    assert f"id {look.predicted[outside[0]].id}," in tab.locator(".cell-name").inner_text()
+    assert tab.locator("#ledger .check").get_attribute("data-agrees") == "true"
 
 
 def test_texts_tokens_steps_and_search_are_those_of_the_translator(visit, translator):

@@ -55,21 +55,22 @@ class LabelledTensor:
         if self.values.ndim > 2:
             slices = (self.at(self.axes[0], index) for index in range(len(self.values)))
             return "\n\n".join(map(str, slices))
+        return self.table(MOST_ROWS, MOST_COLUMNS)
+
+    def table(self, n_rows: int | None = None, n_columns: int | None = None) -> str:
+        """All of a matrix or a vector as text, or its first rows and columns."""
         names = self.labels[0] if self.values.ndim == 2 else ("",)
         rows = zip(names, np.atleast_2d(self.values), strict=True)
         head = ["", *map(shortened, self.labels[-1])]
         cells = [[shortened(name), *(f"{value:.3f}" for value in row)] for name, row in rows]
-        return "\n".join([self.path, *aligned([head, *cells])])
-
-
-def aligned(table: list[list[str]]) -> list[str]:
-    """A table with its columns aligned; what does not fit is counted, not dropped in silence."""
-    shown = [row[: MOST_COLUMNS + 1] for row in table[: MOST_ROWS + 1]]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    lines = ["  ".join(map(str.rjust, row, widths)) for row in shown]
-    more = {"rows": len(table) - 1 - MOST_ROWS, "columns": len(table[0]) - 1 - MOST_COLUMNS}
-    left_out = [f"{n} more {what}" for what, n in more.items() if n > 0]
-    return [*lines, *([f"({', '.join(left_out)})"] if left_out else [])]
+        sizes = {"rows": len(cells), "columns": len(head) - 1}
+        most = {"rows": n_rows or len(cells), "columns": n_columns or len(head)}
+        shown = [row[: most["columns"] + 1] for row in [head, *cells][: most["rows"] + 1]]
+        widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+        lines = ["  ".join(map(str.rjust, row, widths)) for row in shown]
+        # what does not fit is counted, not dropped in silence
+        more = [f"{n - most[what]} more {what}" for what, n in sizes.items() if n > most[what]]
+        return "\n".join([self.path, *lines, *([f"({', '.join(more)})"] if more else [])])
 
 
 def shortened(label: str) -> str:

@@ -50,7 +50,7 @@ class Reasons:
         return found
 
     def __str__(self) -> str:
-        tables = [str(self[name]) for name in self.measures]
+        tables = [self[name].table() for name in self.measures]
         ranks = [f"  {value:+.2f}  {a} and {b}" for (a, b), value in self.agreement.items()]
         agreement = ["rank agreement, the mean over output words", *ranks]
         return "\n\n".join([*tables, "\n".join(agreement)])

@@ -63,10 +63,9 @@ export function fitted(trace, views, wanted) {
   );
   made.dim = within(made.dim, trace.meta.model.d_model);
   made.stage = 1 + within(made.stage - 1, 4);
-  made.step = within(
-    made.step,
-    Math.max(1, (trace.meta.steps ?? trace.meta.gaps ?? []).length, (trace.meta.gaps ?? []).length),
-  );
+  const { n_given: nGiven = 0, steps = [], gaps = [] } = trace.meta;
+  const step = made.step < 0 ? nGiven : made.step;
+  made.step = within(step, Math.max(1, steps.length, gaps.length));
   made.temperature = Math.max(0.05, Math.min(5, made.temperature));
   made.frame = within(made.frame, trace.meta.film?.steps.length ?? 1);
   return made;

@@ -31,15 +31,18 @@ export function pooled({ values, rows, columns }, limit = POOLED_ABOVE) {
   return { values: made, rows: nr, columns: nc, size, origin };
 }
 
-/** Paints values onto a small canvas, one pixel per cell, to be scaled up. */
-export function pixels({ values, rows, columns }, kind, range) {
+/** Paints values onto a small canvas, a pixel per cell, to be scaled up; what is hidden is clear. */
+export function pixels({ values, rows, columns, masked, size = 1 }, kind, range) {
+  const hidden = (cell) =>
+    values[cell] === -Infinity ||
+    (size === 1 && masked?.(Math.floor(cell / columns), cell % columns));
   const canvas = h("canvas", { width: columns, height: rows });
   const context = canvas.getContext("2d"),
     image = context.createImageData(columns, rows),
     colours = palette(kind);
   for (let cell = 0; cell < rows * columns; cell++) {
     const { rgb } = colours[shade(Number.isFinite(values[cell]) ? values[cell] : range[0], range)];
-    image.data.set([...rgb, 255], 4 * cell);
+    image.data.set([...rgb, hidden(cell) ? 0 : 255], 4 * cell);
   }
   context.putImageData(image, 0, 0);
   return canvas;
@@ -189,6 +192,8 @@ export class Matrix {
   paintCells(context, { left, top, w, tall }) {
     const { values, rows, columns, kind, range, masked, size } = this.shown;
     if (rows * columns > 4096) {
+      // what is clear in the picture shows the hatching below it
+      if (masked) hatch(context, left, top, w * columns, tall * rows, ink("muted"));
       context.imageSmoothingEnabled = false;
       context.drawImage(pixels(this.shown, kind, range), left, top, w * columns, tall * rows);
       return;

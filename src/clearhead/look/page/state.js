@@ -5,28 +5,36 @@
 
 export const DEFAULTS = Object.freeze({
   view: "attention",
+  // a cell of attention
   block: "",
   head: 0,
   q: 0,
   k: 0,
-  stage: 4, // a cell of attention
+  stage: 4,
+  // switched off: what softmax would say without
   scale: true,
-  mask: true, // switched off: what softmax would say without
+  mask: true,
+  // a number of a token's vector
   segment: "",
   pos: 0,
-  dim: 0, // a number of a token's vector
+  dim: 0,
+  // a layer; heads together; the order of heads
   layer: "",
   mix: "",
-  sort: "layer", // a layer; heads together; the order of heads
+  sort: "layer",
+  // how words are aligned
   aligner: "auto",
   words: true,
-  specials: false, // how words are aligned
-  step: 0,
+  specials: false,
+  // a step of the output, -1 for the first that was chosen; a node of the search
+  step: -1,
   temperature: 1,
-  beam: "", // a step of the output; a node of the search
-  frame: 0, // a checkpoint of the film
+  beam: "",
+  // a checkpoint of the film
+  frame: 0,
+  // what is open
   ledger: true,
-  table: false, // what is open
+  table: false,
 });
 
 /** The selection as `#/view?name=value`, without what stands at its default. */

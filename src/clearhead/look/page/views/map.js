@@ -78,7 +78,7 @@ export class MapView extends View {
     const { meta } = this;
     return meta.classes
       ? `${meta.classes.length} classes`
-      : `${meta.model.vocab_size?.toLocaleString("en") ?? ""} words to choose from`;
+      : `${meta.model.vocab_size?.toLocaleString("en") ?? ""} tokens to choose from`;
   }
 
   node(node, now, go) {

@@ -222,8 +222,13 @@ export class OutputView extends View {
     if (beam && now.beam) return nodeLedger(beam, now.beam);
     const here = this.current(now);
     if (!here) return null;
-    const chosen = here.top.find(({ id }) => id === here.chosen.id) ?? here.top[0],
-      total = Math.exp(here.log_sum_exp - here.max_logit);
+    const { id: taken, log_prob: logProb } = here.chosen;
+    const chosen = here.top.find(({ id }) => id === taken) ?? {
+      ...here.chosen,
+      logit: logProb + here.log_sum_exp,
+      prob: Math.exp(logProb),
+    };
+    const total = Math.exp(here.log_sum_exp - here.max_logit);
     const power = Math.exp(chosen.logit - here.max_logit);
     const made = power / total;
     const top = sum(here.top.map(({ prob }) => prob));
