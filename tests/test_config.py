@@ -373,8 +373,12 @@ def test_a_named_size_stands_for_its_numbers_and_what_is_given_besides_wins(name
     given = spelled_out({"size": name, "model": {"d_ff": 99, "dropout": 0.5}})
     assert given == {"model": {**size, "d_ff": 99, "dropout": 0.5}}
     assert spelled_out({"task": "chat"}) == {"task": "chat", "model": {}}
-    with pytest.raises(ConfigError, match="There is no size huge"):
-        spelled_out({"size": "huge"})
+
+
+@pytest.mark.parametrize("size", ["huge", 3, [], {}])
+def test_a_size_that_is_none_is_refused(size):
+    with pytest.raises(ConfigError, match=r"There is no size|is not a section"):
+        spelled_out({"size": size})
 
 
 def test_every_setting_of_the_model_is_marked_and_the_size_is_what_sizes_differ_in():

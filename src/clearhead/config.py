@@ -433,17 +433,16 @@ class Config(Settings):
     @model_validator(mode="before")
     @classmethod
     def retired_settings_say_nothing(cls, values: dict[str, Any]) -> dict[str, Any]:
-        for section, name in RETIRED:
+        for section, retired in RETIRED:
             given = values.get(section)
-            if not isinstance(given, dict) or name not in given:
-                continue
-            if given[name]:
+            if isinstance(given, dict) and (value := given.get(retired)):
                 raise ConfigError(
-                    f"{section}.{name} = {shown(given[name])} never had an effect and is gone.",
+                    f"{section}.{retired} = {shown(value)} never had an effect and is gone.",
                     "Leave it out.",
                 )
-            rest = {key: value for key, value in given.items() if key != name}
-            values = {**values, section: rest}
+            if isinstance(given, dict):
+                rest = {name: value for name, value in given.items() if name != retired}
+                values = {**values, section: rest}
         return values
 
 
@@ -518,7 +517,7 @@ def layered(*layers: Given) -> Given:
 def spelled_out(given: Given) -> Given:
     """The settings with a named size, if there is one, as the numbers that it stands for."""
     rest = {key: value for key, value in given.items() if key != "size"}
-    size = ModelConfig.preset(given["size"]).size() if "size" in given else {}
+    size = ModelConfig.preset(str(given["size"])).size() if "size" in given else {}
     return layered({"model": size}, rest)
 
 
