@@ -31,7 +31,7 @@ export function pooled({ values, rows, columns }, limit = POOLED_ABOVE) {
   return { values: made, rows: nr, columns: nc, size, origin };
 }
 
-/** Paints values onto a small canvas, a pixel per cell, to be scaled up; what is hidden is clear. */
+/** Paints values onto a small canvas, a pixel per cell, to be scaled up; the hidden are clear. */
 export function pixels({ values, rows, columns, masked, size = 1 }, kind, range) {
   const hidden = (cell) =>
     values[cell] === -Infinity ||
