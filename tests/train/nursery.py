@@ -168,7 +168,7 @@ def gradients(path: Path) -> int:
         model = tiny_model()
         objective = distribute(Objective(model, next_token_loss(0.1), config), config, ranks)
         batches = [pair_batch(n) for n in range(4)][ranks.rank :: ranks.world]
-        outcome = update(objective, batches, 0, 1e9, 1, ranks)
+        outcome = update(objective, batches, seed=0, clip=1e9, splits=1, ranks=ranks)
         found = gathered({name: parameter.grad for name, parameter in model.named_parameters()})
     if ranks.first:
         save_file(

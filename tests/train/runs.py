@@ -1,4 +1,4 @@
-"""Runs of the real command line on a few dozen pairs of made-up text, and what can be seen of them."""
+"""Runs of the real command line on a few dozen made-up pairs, and what can be seen of them."""
 
 import hashlib
 import json
@@ -27,10 +27,18 @@ WORDS = [
     "eats",
 ]
 SMALL = {
-    "tokenizer.method": "words", "model.d_model": 16, "model.d_ff": 32, "model.n_heads": 2, "model.n_encoder_layers": 1,
-    "model.n_decoder_layers": 1, "data.batch_tokens": 128, "data.validation_share": 0.05, "train.threads": 1,
-    "train.ema": 0.9, "train.score_sample": 2,
-}  # fmt: skip
+    "tokenizer.method": "words",
+    "model.d_model": 16,
+    "model.d_ff": 32,
+    "model.n_heads": 2,
+    "model.n_encoder_layers": 1,
+    "model.n_decoder_layers": 1,
+    "data.batch_tokens": 128,
+    "data.validation_share": 0.05,
+    "train.threads": 1,
+    "train.ema": 0.9,
+    "train.score_sample": 2,
+}
 
 
 def write_corpus(folder: Path, n: int = 60) -> None:
@@ -80,12 +88,14 @@ class Nursery:
     def run(
         self, name: str, steps: int = 6, settings: dict[str, Any] | None = None, **order: Any
     ) -> dict[str, Any]:
-        """Train into a folder of this name, or go on with it; `order` says what is to happen on the way."""
+        """Train into a folder of this name, or go on with it; `order` is what happens on the way."""
         self.n_orders += 1
         order = {
-            "args": self.arguments(name, steps, settings or {}), "run": str(self.place / name),
-            "output": str(self.place / f"output-{self.n_orders}"), **order,
-        }  # fmt: skip
+            "args": self.arguments(name, steps, settings or {}),
+            "run": str(self.place / name),
+            "output": str(self.place / f"output-{self.n_orders}"),
+            **order,
+        }
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.write(json.dumps(order) + "\n")

@@ -33,7 +33,7 @@ def slow_judge(clock, seconds):
 
 
 def budgeted_job(clock, monkeypatch, pace, keeper=None, steps=STEPS, validation=0.5, **changes):
-    """A job whose every update takes as long as the pace says at that share of the steps that were planned."""
+    """A job whose updates take as long as the pace says at that share of the planned steps."""
     update = loop_module.update
 
     def timed(objective, batches, *args, **kwargs):
@@ -48,8 +48,14 @@ def budgeted_job(clock, monkeypatch, pace, keeper=None, steps=STEPS, validation=
     monkeypatch.setattr(loop_module, "update", timed)
     if keeper is None:  # nothing is learned here: only the clock matters
         monkeypatch.setattr(loop_module.Run, "apply", lambda run: None)
-    return tiny_job(keeper, steps=steps, judge=slow_judge(clock, validation), seconds=SECONDS, validate_every=None,
-                    **changes)  # fmt: skip
+    return tiny_job(
+        keeper,
+        steps=steps,
+        judge=slow_judge(clock, validation),
+        seconds=SECONDS,
+        validate_every=None,
+        **changes,
+    )
 
 
 def slow_at_first(share):

@@ -134,10 +134,19 @@ def test_two_runs_in_one_folder_are_refused_with_code_5(nursery, begun):
     assert "in use by process" in answer["output"]
 
 
-@pytest.mark.parametrize("change", [
-    {"train.seed": 9}, {"train.learning_rate": 0.5}, {"model.d_model": 32}, {"data.batch_tokens": 77},
-    {"tokenizer.method": "characters"}, {"train.max_steps": 99}, {"train.budget": "50 steps"},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"train.seed": 9},
+        {"train.learning_rate": 0.5},
+        {"model.d_model": 32},
+        {"data.batch_tokens": 77},
+        {"tokenizer.method": "characters"},
+        {"train.max_steps": 99},
+        {"train.budget": "50 steps"},
+    ],
+    ids=str,
+)
 def test_a_setting_that_would_make_it_another_run_is_refused_by_name(nursery, begun, change):
     answer = nursery.run(begun.name, 6, EVERY | change)
     assert answer["codes"] == [1]

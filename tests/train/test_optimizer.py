@@ -157,8 +157,11 @@ def model():
 def test_the_token_vectors_are_at_the_bottom_and_the_head_on_top(model):
     found = depths(model)
     assert {name for name, depth in found.items() if depth == 0} == {
-        "tokens.weight", "encoder.positions.table", "encoder.norm_embedding.weight", "encoder.norm_embedding.bias",
-    }  # fmt: skip
+        "tokens.weight",
+        "encoder.positions.table",
+        "encoder.norm_embedding.weight",
+        "encoder.norm_embedding.bias",
+    }
     assert found["encoder.layers.0.norm_self.weight"] == 1
     assert found["encoder.layers.2.feed_forward.out.weight"] == 3
     assert found["classifier.out.weight"] == found["encoder.norm.weight"] == 4

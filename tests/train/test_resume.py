@@ -23,7 +23,7 @@ from train.tiny import (
 
 STEPS, MIDDLE = 12, 6
 BROKEN = {2, 9}
-"""Places of the data that give a loss which is not finite; one such update may be left out after the other."""
+"""Places of the data that give a loss which is not finite; these updates are left out."""
 
 
 class AllKept(MemoryKeeper):
@@ -47,17 +47,25 @@ def loss(model, batch, tap=SILENT):
 
 
 def demanding_job(keeper, **changes):
-    """A run in which all that a checkpoint holds matters: dropout, averages, patience, cuts, skips, corrections."""
+    """A run in which all that a checkpoint holds matters."""
     settings = {
-        "steps": 30, "corrections": (Correction(3, 3 / 30, STEPS),), "model": {"dropout": 0.2}, "loss": loss,
-        "batches": SomeBroken(7), "judge": judge([1.0, 3.0, 2.0, 2.5, 2.7, 2.9]), "ema": 0.9, "patience": 9,
-        "skip_nonfinite": len(BROKEN), "save_every": 1, "average_last": 2,
-    }  # fmt: skip
+        "steps": 30,
+        "corrections": (Correction(3, 3 / 30, STEPS),),
+        "model": {"dropout": 0.2},
+        "loss": loss,
+        "batches": SomeBroken(7),
+        "judge": judge([1.0, 3.0, 2.0, 2.5, 2.7, 2.9]),
+        "ema": 0.9,
+        "patience": 9,
+        "skip_nonfinite": len(BROKEN),
+        "save_every": 1,
+        "average_last": 2,
+    }
     return tiny_job(keeper, **{**settings, **changes})
 
 
 def told(keeper, **changes):
-    """All that can be seen of a run: its reports, its last checkpoint and its weights; how it failed, if it did."""
+    """All that can be seen of a run: reports or how it failed, last checkpoint, weights."""
     job = demanding_job(keeper, **changes)
     lines = []
     try:
@@ -76,9 +84,12 @@ def differs(one, other):
     (*numbers, files, weights), (*others, other_files, other_weights) = one, other
     n = min(len(numbers[0]), len(others[0]))  # a run that goes on tells only what came later
     return (
-        numbers[0][-n:] != others[0][-n:] or numbers[1] != others[1] or not same(weights, other_weights)
-        or files.keys() != other_files.keys() or not all(same(files[name], other_files[name]) for name in files)
-    )  # fmt: skip
+        numbers[0][-n:] != others[0][-n:]
+        or numbers[1] != others[1]
+        or not same(weights, other_weights)
+        or files.keys() != other_files.keys()
+        or not all(same(files[name], other_files[name]) for name in files)
+    )
 
 
 def continued(keeper, step=None, forget=None, **changes):
@@ -168,8 +179,17 @@ def test_all_counters_are_among_what_may_be_forgotten(uninterrupted):
     _, keeper = uninterrupted
     state = keeper.kept[MIDDLE].state
     assert set(state["counters"]) == {
-        "step", "tokens", "batches", "seconds", "best", "best_step", "waited", "validated", "splits", "skipped",
-    }  # fmt: skip
+        "step",
+        "tokens",
+        "batches",
+        "seconds",
+        "best",
+        "best_step",
+        "waited",
+        "validated",
+        "splits",
+        "skipped",
+    }
     assert set(state) == {"counters", "steps", "corrections", "average_updates", "circumstances"}
     assert set(keeper.kept[MIDDLE].files) == {"weights", "optimizer", "average"}
     assert len(state["corrections"]) == 1

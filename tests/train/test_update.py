@@ -16,7 +16,7 @@ NO_CLIP = 1e9
 def updated(batches, splits=1, clip=NO_CLIP, seed=0, model=None, config=None, **settings):
     model = model or tiny_model(**settings)
     objective = Objective(model, next_token_loss(0.1), config or TrainConfig())
-    return model, update(objective, batches, seed, clip, splits, Ranks())
+    return model, update(objective, batches, seed=seed, clip=clip, splits=splits, ranks=Ranks())
 
 
 def assert_same_gradients(one, other):
@@ -99,10 +99,19 @@ def test_bf16_products_come_near_the_gradient_of_fp32():
 
 def test_a_stop_is_asked_for_after_the_work_so_that_a_late_signal_counts():
     asked = []
-    objective = Objective(tiny_model(), lambda model, batch: (asked.append("loss"), next_token_loss()(model, batch))[1],
-                          TrainConfig())  # fmt: skip
+
+    def loss(model, batch):
+        asked.append("loss")
+        return next_token_loss()(model, batch)
+
     outcome = update(
-        objective, [pair_batch()], 0, 1.0, 1, Ranks(), stop=lambda: asked.append("stop") is None
+        Objective(tiny_model(), loss, TrainConfig()),
+        [pair_batch()],
+        seed=0,
+        clip=1.0,
+        splits=1,
+        ranks=Ranks(),
+        stop=lambda: asked.append("stop") is None,
     )
     assert asked == ["loss", "stop"]
     assert outcome.stop

@@ -38,9 +38,13 @@ def pair_batch(seed: int = 0, rows: int = 4) -> PairBatch:
     target = torch.randint(4, VOCAB, (rows, 6), generator=random)
     lengths = torch.randint(2, 6, (rows, 1), generator=random)
     return PairBatch(
-        indices=seed * rows + torch.arange(rows), target_in=target.roll(1, dims=1), target_out=target,
-        judged=torch.arange(6) < lengths + 1, source=source, source_mask=torch.arange(5) < lengths,
-    )  # fmt: skip
+        indices=seed * rows + torch.arange(rows),
+        target_in=target.roll(1, dims=1),
+        target_out=target,
+        judged=torch.arange(6) < lengths + 1,
+        source=source,
+        source_mask=torch.arange(5) < lengths,
+    )
 
 
 def text_batch(seed: int = 0) -> TextBatch:
@@ -163,8 +167,15 @@ def tiny_job(
         for name in ("batches", "loss", "judge", "seconds", "corrections", "stop")
         if name in job
     }
-    return Job(**{
-        "model": tiny_model(**(model or {})), "batches": SomePairs(), "loss": next_token_loss(0.1),
-        "config": TrainConfig(**{"validate_every": 2, **job}), "steps": steps, "judge": judge(),
-        "keeper": keeper if keeper is not None else MemoryKeeper(), **fields,
-    })  # fmt: skip
+    return Job(
+        **{
+            "model": tiny_model(**(model or {})),
+            "batches": SomePairs(),
+            "loss": next_token_loss(0.1),
+            "config": TrainConfig(**{"validate_every": 2, **job}),
+            "steps": steps,
+            "judge": judge(),
+            "keeper": keeper if keeper is not None else MemoryKeeper(),
+            **fields,
+        }
+    )
