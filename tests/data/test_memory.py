@@ -32,7 +32,7 @@ class Letters:
         return [list(text.encode()) for text in texts]
 
 n, cache = int(sys.argv[1]), Path(sys.argv[2])
-store = prepare(cache, str(n), Synthetic(n), pair_encoding(Letters(), Letters()))
+store = prepare(cache / str(n), Synthetic(n), pair_encoding(Letters(), Letters()))
 batches = ByLength(store, pair_batch, 4_096, seed=0)
 seen = np.zeros(n, bool)
 for batch in map(batches.batch, range(len(batches))):

@@ -69,7 +69,7 @@ def test_every_example_is_kept_in_order_or_counted_as_left_out(tmp_path_factory,
             in_memory(pairs, encoding, limit)
         return
     cache = tmp_path_factory.mktemp("cache")
-    on_disk = prepare(cache, "pairs", pairs, encoding, max_length=limit)
+    on_disk = prepare(cache / "pairs", pairs, encoding, max_length=limit)
     store, examples = in_memory(pairs, encoding, limit)
     assert examples == [pairs[n] for n in kept]
     assert all(equal(getattr(on_disk, name), value) for name, value in vars(store).items())
@@ -92,7 +92,7 @@ def equal(one, other):
 
 def test_examples_of_several_chunks_are_sorted_into_their_buckets(tmp_path, encoding):
     pairs = [Pair("a" * (n * 7 % 41 + 1), "b" * (n * 5 % 37 + 1)) for n in range(2 * AT_ONCE + 5)]
-    store = prepare(tmp_path, "pairs", pairs, encoding)
+    store = prepare(tmp_path / "pairs", pairs, encoding)
     order = store.by_length[:]
     found = buckets(*(np.array([len(pair[side]) for pair in pairs])[order] for side in (0, 1)))
     assert sorted(order) == list(range(len(pairs)))
@@ -101,38 +101,22 @@ def test_examples_of_several_chunks_are_sorted_into_their_buckets(tmp_path, enco
 
 
 def test_text_is_tokenised_once_and_the_store_reused(tmp_path, letters, encoding):
-    first = prepare(tmp_path, "pairs", PAIRS, encoding)
-    second = prepare(tmp_path, "pairs", iter(PAIRS), encoding)
+    first = prepare(tmp_path / "pairs", PAIRS, encoding)
+    second = prepare(tmp_path / "pairs", iter(PAIRS), encoding)
     assert letters.n_texts == 2 * len(PAIRS)
     assert first.fingerprint == second.fingerprint
     assert rows(first, 0) == rows(second, 0)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        lambda cache: prepare(cache, "others", PAIRS, pair_encoding(Letters(), Letters())),
-        lambda cache: prepare(cache, "pairs", PAIRS, pair_encoding(Letters(), Letters("others"))),
-        lambda cache: prepare(
-            cache, "pairs", PAIRS, pair_encoding(Letters(), Letters()), max_length=9
-        ),
-    ],
-    ids=["name", "tokenizer", "settings"],
-)
-def test_another_name_tokenizer_or_setting_is_another_store(tmp_path, encoding, other):
-    store = prepare(tmp_path, "pairs", PAIRS, encoding)
-    assert store.fingerprint != other(tmp_path).fingerprint
-
-
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
 @pytest.mark.parametrize("name", ["0.ids", "1.ids", "0.offsets", "order", "buckets", "meta.json"])
 def test_a_damaged_store_is_built_anew(tmp_path, letters, encoding, name, damage):
-    path = tmp_path / prepare(tmp_path, "pairs", PAIRS, encoding).fingerprint / name
+    path = tmp_path / prepare(tmp_path / "pairs", PAIRS, encoding).fingerprint / name
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     if damage == "remove":
         path.unlink()
-    again = prepare(tmp_path, "pairs", PAIRS, encoding)
+    again = prepare(tmp_path / "pairs", PAIRS, encoding)
     assert [rows(again, side) for side in (0, 1)] == [
         [pair[side] for pair in PAIRS] for side in (0, 1)
     ]
@@ -141,7 +125,7 @@ def test_a_damaged_store_is_built_anew(tmp_path, letters, encoding, name, damage
 
 
 def test_a_store_deleted_while_open_can_still_be_read(tmp_path, encoding):
-    store = prepare(tmp_path, "pairs", PAIRS, encoding)
+    store = prepare(tmp_path / "pairs", PAIRS, encoding)
     shutil.rmtree(tmp_path / store.fingerprint)
     assert rows(store, 0) == [pair.source for pair in PAIRS]
 
@@ -149,7 +133,7 @@ def test_a_store_deleted_while_open_can_still_be_read(tmp_path, encoding):
 def test_a_build_that_fails_leaves_nothing_behind(tmp_path, letters, encoding):
     letters.encode_batch = lambda texts: [][0]
     with pytest.raises(IndexError):
-        prepare(tmp_path, "pairs", PAIRS, encoding)
+        prepare(tmp_path / "pairs", PAIRS, encoding)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -159,13 +143,13 @@ def test_what_a_dead_process_left_is_cleared_when_old_and_left_alone_when_young(
         (tmp_path / name / "0.ids").write_bytes(b"half")
         for path in (tmp_path / name / "0.ids", tmp_path / name):
             os.utime(path, (path.stat().st_mtime - age,) * 2)
-    store = prepare(tmp_path, "pairs", PAIRS, encoding)
+    store = prepare(tmp_path / "pairs", PAIRS, encoding)
     assert {path.name for path in tmp_path.iterdir()} == {"young.tmp-2", store.fingerprint}
 
 
 def test_several_at_once_do_each_other_no_harm(tmp_path, encoding):
     with ThreadPoolExecutor(6) as pool:
-        stores = list(pool.map(lambda _: prepare(tmp_path, "pairs", PAIRS, encoding), range(12)))
+        stores = list(pool.map(lambda _: prepare(tmp_path / "pairs", PAIRS, encoding), range(12)))
     assert all(rows(store, 1) == [pair.target for pair in PAIRS] for store in stores)
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -176,24 +160,24 @@ def used(cache, store, seconds_ago):
 
 
 def test_the_least_recently_used_stores_go_when_the_cache_outgrows_its_size(tmp_path, encoding):
-    stores = [prepare(tmp_path, name, PAIRS, encoding) for name in ("old", "older", "young")]
+    stores = [prepare(tmp_path / name, PAIRS, encoding) for name in ("old", "older", "young")]
     for store, age in zip(stores, (2 * IN_USE, 3 * IN_USE, 0.5 * IN_USE), strict=True):
         used(tmp_path, store, age)
     size = sum(file.stat().st_size for file in (tmp_path / stores[0].fingerprint).iterdir())
-    new = prepare(tmp_path, "new", PAIRS, encoding, cache_size=3.5 * size)
+    new = prepare(tmp_path / "new", PAIRS, encoding, cache_size=3.5 * size)
     kept = {stores[0].fingerprint, stores[2].fingerprint, new.fingerprint}
     assert {path.name for path in tmp_path.iterdir()} == kept
-    newer = prepare(tmp_path, "newer", PAIRS, encoding, cache_size=0.0)
+    newer = prepare(tmp_path / "newer", PAIRS, encoding, cache_size=0.0)
     kept = {stores[2].fingerprint, new.fingerprint, newer.fingerprint}
     assert {path.name for path in tmp_path.iterdir()} == kept, "none that was just used"
 
 
 def test_a_store_that_is_used_again_is_not_the_least_recently_used(tmp_path, encoding):
-    stores = [prepare(tmp_path, name, PAIRS, encoding) for name in ("first", "second")]
+    stores = [prepare(tmp_path / name, PAIRS, encoding) for name in ("first", "second")]
     for store in stores:
         used(tmp_path, store, 2 * IN_USE)
-    prepare(tmp_path, "first", PAIRS, encoding)
-    prepare(tmp_path, "third", PAIRS, encoding, cache_size=0.0)
+    prepare(tmp_path / "first", PAIRS, encoding)
+    prepare(tmp_path / "third", PAIRS, encoding, cache_size=0.0)
     assert (tmp_path / stores[0].fingerprint).exists()
     assert not (tmp_path / stores[1].fingerprint).exists()
 
@@ -204,7 +188,7 @@ def test_a_pass_that_fails_at_its_end_leaves_nothing_behind(tmp_path, encoding):
         raise DataError("The file changed while being read.")
 
     with pytest.raises(DataError, match="changed while"):
-        prepare(tmp_path, "pairs", changing(), encoding)
+        prepare(tmp_path / "pairs", changing(), encoding)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -212,7 +196,7 @@ def test_what_was_left_out_and_put_right_is_told(tmp_path, encoding):
     pairs = [Pair("a", "b"), Pair("", "b"), Pair("abc", "d"), Pair("abcd", "d")]
     for _ in range(2):
         store = prepare(
-            tmp_path, "pairs", pairs, encoding, max_length=2, notes=lambda: ["a mark was stripped"]
+            tmp_path / "pairs", pairs, encoding, max_length=2, notes=lambda: ["a mark was stripped"]
         )
         told = "3 of 4 examples left out: 2 longer than 2 tokens, 1 with an empty side."
         assert store.left_out() == told
@@ -223,13 +207,13 @@ def test_what_was_left_out_and_put_right_is_told(tmp_path, encoding):
 def test_a_cache_that_cannot_be_written_is_an_error_that_says_where(tmp_path, encoding):
     (tmp_path / "file").touch()
     with pytest.raises(DiskError, match=r"file/cache.* cannot be written: Not a directory"):
-        prepare(tmp_path / "file" / "cache", "pairs", PAIRS, encoding)
+        prepare(tmp_path / "file" / "cache" / "pairs", PAIRS, encoding)
 
 
 @pytest.mark.parametrize(("vocab_size", "n_bytes"), [(65_536, 2), (65_537, 4)])
 def test_ids_take_two_bytes_where_two_suffice(tmp_path, letters, vocab_size, n_bytes):
     letters.vocab_size = vocab_size
-    store = prepare(tmp_path, "text", ["￿"], text_encoding(letters))
+    store = prepare(tmp_path / "text", ["￿"], text_encoding(letters))
     assert rows(store, 0) == ["￿" + chr(END)]
     assert (tmp_path / store.fingerprint / "0.ids").stat().st_size == 2 * n_bytes
 

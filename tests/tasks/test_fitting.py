@@ -86,10 +86,9 @@ def test_a_run_goes_on_after_another_version_named_its_examples_but_not_with_oth
     for report in fit(TASKS["writing"], config, run):
         if isinstance(report, StepReport) and report.step == 3:
             break
-    plan, *rest = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
-    named = json.loads(plan)["examples"]
-    other = "0" * 32 if earlier else f"{named[:-4]}0000"
-    (run / "metrics.jsonl").write_text(plan.replace(named, other) + "".join(rest))
+    plan = RunFolder(run).plan()
+    other = "0" * 32 if earlier else f"{plan.examples[:-4]}0000"
+    RunFolder(run).write_plan(plan.model_copy(update={"examples": other}))
     going_on = fit(TASKS["writing"], config, run)
     if earlier:
         assert isinstance(list(going_on)[-1], Chosen)

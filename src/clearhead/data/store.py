@@ -5,7 +5,6 @@ can be deleted at any time. It is written atomically, and one that is not whole 
 the cache has outgrown its size, those go that were not used for longest (LRU).
 """
 
-import hashlib
 import json
 import mmap
 import os
@@ -26,7 +25,7 @@ from clearhead.disk import atomic_folder, discard, sweep
 from clearhead.errors import DataError
 
 STORE_FORMAT = 2
-"""Part of every store's name: a change of layout makes old stores invisible instead of wrong."""
+"""Belongs into a store's name: a change of layout makes old stores invisible instead of wrong."""
 AT_ONCE = 2_048
 """Examples handled at a time: enough to keep every core at work, few enough for long texts."""
 IN_USE = 3_600.0
@@ -113,7 +112,7 @@ class Store:
 
     def __init__(self, meta: dict[str, Any], columns: Columns, fingerprint: str = "") -> None:
         self.fingerprint = fingerprint
-        """Stands for the examples, the tokenizer and the settings; a store in memory has none."""
+        """The name of its folder; a store in memory has none."""
         self.n_read: int = meta["n_read"]
         self.too_long: int = meta["too_long"]
         self.empty: int = meta["empty"]
@@ -168,8 +167,7 @@ def in_memory(
 
 
 def prepare(
-    cache: Path,
-    name: str,
+    path: Path,
     examples: Iterable[Any],
     encoding: Encoding,
     *,
@@ -177,17 +175,14 @@ def prepare(
     notes: Callable[[], Sequence[str]] = list,
     cache_size: float = np.inf,
 ) -> Store:
-    """The store of these examples in `cache`, built in one pass if it is not there or not whole.
+    """The store in this folder, built in one pass if it is not there or not whole.
 
-    The `name` stands for the examples and all that they are read by. Those with an empty side, or
-    with more than `max_length` tokens on one, are left out and counted. `notes` are asked for after
-    the pass. A new store may push others out of a cache that is to hold `cache_size` bytes.
+    The folder's name stands for the examples and for all that shapes their ids. Those with an empty
+    side, or with more than `max_length` tokens on one, are left out and counted. `notes` are asked
+    for after the pass. A new store may push others out of a cache that is to hold `cache_size` bytes.
     """
-    settings = [name, encoding.fingerprint, encoding.vocab_sizes, max_length]
-    digest = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
-    path = cache / f"{STORE_FORMAT}-{digest[:32]}"
     if not is_whole(path):
-        sweep(cache, IN_USE)
+        sweep(path.parent, IN_USE)
         with atomic_folder(path, is_whole=is_whole) as folder:
             builder = Builder(InFolder(folder), encoding, max_length)
             for chunk in chunks(examples):
@@ -195,7 +190,7 @@ def prepare(
             meta = builder.finish() | {"notes": list(notes())}
             meta["files"] = {file.name: file.stat().st_size for file in folder.iterdir()}
             (folder / META).write_text(json.dumps(meta, indent=1), encoding="utf-8")
-        prune(cache, cache_size, path)
+        prune(path.parent, cache_size, keep=path)
     with suppress(OSError):  # a cache that others share may be read only
         os.utime(path / META)
     return Store(json.loads((path / META).read_bytes()), InFolder(path), path.name)
@@ -301,7 +296,7 @@ def is_whole(path: Path) -> bool:
 
 def prune(cache: Path, cache_size: float, keep: Path) -> None:
     """Remove the least recently used stores until the others fit; never those used just now."""
-    stores = [(meta.stat().st_mtime, meta.parent) for meta in cache.glob(f"*-*/{META}")]
+    stores = [(meta.stat().st_mtime, meta.parent) for meta in cache.glob(f"*/{META}")]
     sizes = {path: sum(file.stat().st_size for file in path.iterdir()) for _, path in stores}
     total = sum(sizes.values())
     for used, path in sorted(stores):

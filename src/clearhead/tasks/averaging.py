@@ -52,6 +52,7 @@ def average(run: str | Path, last: int = 5) -> Averaging:
         config = folder.config()
         task = TASKS[config.task]
         corpus = Corpus(task, config.data, folder.path)
+        corpus.split()
         judge, _ = corpus.judge(task(config, folder.tokenizers()))
         model = folder.model(str(device_for(config.train.device)))
         before = judge.rating(model)

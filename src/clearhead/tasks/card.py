@@ -7,7 +7,7 @@ from typing import Any
 
 from clearhead import __version__
 from clearhead.config import Config
-from clearhead.folder import RunFolder
+from clearhead.folder import Inheritance, RunFolder
 from clearhead.train import Chosen
 
 
@@ -31,8 +31,8 @@ def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
         "## Trained on",
         *(f"- {described_file(folder.path / file)}" for file in data.files),
         *(f"- {line['text']}" for line in log if line["kind"] == "note" and not line["step"]),
-        *(begun_with(last["inherited"]) if "inherited" in last else ()),
-        *(worked(last["step"]) if "step" in last else ()),
+        *begun_with(folder.plan().inherited),
+        *worked(last.get("step")),
         "",
         "## Validated on",
         *(f"- {described_file(folder.path / file)}" for file in data.validation_files),
@@ -43,16 +43,18 @@ def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
     return "\n".join(lines) + "\n"
 
 
-def begun_with(line: dict[str, Any]) -> Iterable[str]:
-    yield (
-        f"- begun with {Path(line['run']).name}: {len(line['taken'])} of its weights taken, "
-        f"{len(line['left'])} left, {len(line['new'])} new"
-    )
+def begun_with(other: Inheritance | None) -> Iterable[str]:
+    if other:
+        yield (
+            f"- begun with {Path(other.run).name}: {len(other.taken)} of its weights taken, "
+            f"{len(other.left)} left, {len(other.new)} new"
+        )
 
 
-def worked(step: dict[str, Any]) -> Iterable[str]:
-    minutes = step["seconds"] / 60
-    yield f"- {step['step']:,} updates, {step['epoch']:.1f} passes, {minutes:.1f} minutes"
+def worked(step: dict[str, Any] | None) -> Iterable[str]:
+    if step:
+        minutes = step["seconds"] / 60
+        yield f"- {step['step']:,} updates, {step['epoch']:.1f} passes, {minutes:.1f} minutes"
 
 
 def reached(validation: dict[str, Any] | None, chosen: Chosen) -> Iterable[str]:

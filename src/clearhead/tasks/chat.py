@@ -22,7 +22,7 @@ from clearhead.look import Look
 from clearhead.model import Transformer
 from clearhead.tasks.defaults import DEFAULTS
 from clearhead.tasks.looking import Asked, look_at_writing
-from clearhead.tasks.task import Task, Tokenizers, with_vocabularies
+from clearhead.tasks.task import Task, Tokenizers, with_family
 from clearhead.tasks.user import Kept, Perplexity, User, value_of
 from clearhead.text import USER
 from clearhead.train import Judge, Samples, mean_loss, next_token_loss, total_loss
@@ -265,16 +265,13 @@ class ChatTask(Task):
         return example.turns
 
     @classmethod
-    def resolve(
-        cls, decided: Given, tokenizers: Tokenizers, examples: Iterable[Conversation], /
-    ) -> Config:
+    def resolve(cls, decided: Given, examples: Iterator[Conversation], /) -> Config:
         """The family: encoder–decoder for pairs of question and answer, else a decoder."""
         config = Config(**decided)
-        family = config.model.family
-        if "family" not in decided.get("model", {}):
-            are_pairs = all(len(each.turns) == 2 for each in islice(examples, ENOUGH_TO_TELL))
-            family = "encoder-decoder" if are_pairs else "decoder"
-        return with_vocabularies(config, family, tokenizers)
+        if "family" in decided.get("model", {}):
+            return config
+        are_pairs = all(len(each.turns) == 2 for each in islice(examples, ENOUGH_TO_TELL))
+        return with_family(config, "encoder-decoder" if are_pairs else "decoder")
 
     @property
     def encoding(self) -> Encoding:

@@ -22,7 +22,7 @@ from clearhead.errors import DataError, shown
 from clearhead.look import Look
 from clearhead.model import Transformer
 from clearhead.tasks.looking import Asked, look_at_reading
-from clearhead.tasks.task import Task, Tokenizers, with_vocabularies
+from clearhead.tasks.task import Task, Tokenizers
 from clearhead.tasks.user import CHUNK, User
 from clearhead.train import Judge, Loss, label_loss, mean_loss
 
@@ -216,9 +216,7 @@ class ClassificationTask(Task):
         return (example.text,)
 
     @classmethod
-    def resolve(
-        cls, decided: Given, tokenizers: Tokenizers, examples: Iterable[LabelledText], /
-    ) -> Config:
+    def resolve(cls, decided: Given, examples: Iterator[LabelledText], /) -> Config:
         """The labels, their weights, and where there is no budget, as many passes as texts need."""
         config = Config(**decided)
         counts, several, n_texts = Counter[str](), config.labels.several, 0
@@ -234,9 +232,8 @@ class ClassificationTask(Task):
         train = config.train
         if not (train.budget or train.max_steps):
             train = train.but(budget=f"{n_passes(n_texts, bool(train.start)):.1f} epochs")
-        config = with_vocabularies(config, "encoder", tokenizers)
         return config.but(
-            model=config.model.but(n_classes=len(names)),
+            model=config.model.but(family="encoder", n_classes=len(names)),
             labels=config.labels.but(**labels),
             train=train,
         )

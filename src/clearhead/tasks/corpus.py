@@ -9,16 +9,17 @@ import json
 import os
 from collections import deque
 from collections.abc import Container, Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from clearhead.config import DataConfig, TokenizerConfig
+from clearhead.config import Config, DataConfig, Given, TokenizerConfig
 from clearhead.data.lines import Progress, is_pipe
 from clearhead.data.order import mix
-from clearhead.data.store import Store, chunks, in_memory, prepare
-from clearhead.errors import DataError, shown
+from clearhead.data.store import STORE_FORMAT, Store, chunks, in_memory, prepare
+from clearhead.errors import ConfigError, DataError, shown
 from clearhead.machine import cache_folder
 from clearhead.tasks.task import Task, Tokenizers
 from clearhead.text import Tokenizer
@@ -94,6 +95,10 @@ class Corpus:
         progress: Progress = lambda *_: None,
     ) -> None:
         self.task, self.data, self.progress = task, data, progress
+        if not data.files:
+            raise ConfigError(
+                "There is nothing to learn from: data.files is empty.", "Name the training files."
+            )
         self.examples = task.read(seen_from(folder, data.files))
         if pipes := [path for path in self.examples.paths if is_pipe(path)]:
             raise DataError(
@@ -101,20 +106,31 @@ class Corpus:
                 "Save it to a file and give that.",
             )
         self.stamps = stamps(self.examples.paths)
+        self.validation: Iterable[Any] = ()
+        if data.validation_files:
+            self.validation = task.read(seen_from(folder, data.validation_files))
         self.held_out: Container[int] = ()
         self.n_training: int | None = None
         """Examples to learn from, if they have been counted."""
-        if data.validation_files:
-            self.validation = list(task.read(seen_from(folder, data.validation_files)))
-        else:
-            self.hold_out()
 
-    def hold_out(self) -> None:
+    def resolve(self, decided: Given) -> Config:
+        """The settings that follow from the examples, which are split on the same pass."""
+        examples = self.first_pass()
+        config = self.task.resolve(decided, examples)
+        self.split(examples)
+        return config
+
+    def split(self, examples: Iterator[Any] | None = None) -> None:
+        """Read to the end of the first pass, unless it is known already what is held out."""
+        if not self.validation:
+            deque(examples or self.first_pass(), maxlen=0)
+
+    def first_pass(self) -> Iterator[Any]:
         held_out = HeldOut(self.data)
-        for _ in self.told(held_out.watched(self.examples), "reading"):
-            pass
-        self.held_out, self.validation = held_out.chosen()
-        self.n_training = held_out.n_examples - len(self.validation)
+        yield from self.told(held_out.watched(self.examples), "reading")
+        if not self.validation:
+            self.held_out, chosen = held_out.chosen()
+            self.validation, self.n_training = chosen, held_out.n_examples - len(chosen)
 
     def training(self, what: str) -> Iterator[Any]:
         """The examples that are not held out, read while progress is told what for."""
@@ -147,8 +163,7 @@ class Corpus:
     def store(self, task: Task) -> Store:
         """The training part as ids, from the cache if it is there."""
         return prepare(
-            cache_folder(),
-            self.fingerprint(),
+            cache_folder() / self.fingerprint(task),
             self.training("tokenising"),
             task.encoding,
             max_length=self.data.max_length,
@@ -156,13 +171,18 @@ class Corpus:
             cache_size=self.data.cache_size * GIGABYTE,
         )
 
-    def fingerprint(self) -> str:
-        """Stands for the training part: the files' content, how they are read, what is held out."""
-        data = self.data
+    def fingerprint(self, task: Task) -> str:
+        """Stands for the training part as ids: the files, what is held out, how it is encoded."""
+        data, encoding = self.data, task.encoding
         held_out = [] if data.validation_files else [data.validation_share, data.validation_limit]
-        files = [[Path(path).suffixes, digest(path)] for path in self.examples.paths]
-        settings = json.dumps([self.task.name, held_out, files])
-        return hashlib.sha256(settings.encode()).hexdigest()
+        read = [task.name, self.files, held_out, data.max_length]
+        settings = json.dumps([read, encoding.fingerprint, encoding.vocab_sizes])
+        return f"{STORE_FORMAT}-{hashlib.sha256(settings.encode()).hexdigest()[:32]}"
+
+    @cached_property
+    def files(self) -> list[tuple[list[str], str]]:
+        """The endings of the training files, which say how to read them, and their SHA-256."""
+        return [(Path(path).suffixes, digest(path)) for path in self.examples.paths]
 
     def notes(self) -> list[str]:
         """What reading put right, file by file."""

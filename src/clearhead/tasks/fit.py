@@ -11,9 +11,9 @@ import torch
 from clearhead.config import SECTIONS, Config, Given, Mark, TrainConfig, layered, mark, spelled_out
 from clearhead.data.batches import Batches
 from clearhead.data.lines import Progress
-from clearhead.data.store import Store
+from clearhead.data.store import STORE_FORMAT, Store
 from clearhead.errors import ConfigError, DataError, NotFiniteError
-from clearhead.folder import RunFolder
+from clearhead.folder import RunFolder, RunPlan
 from clearhead.machine import device_for, keep_freed_memory
 from clearhead.model import build
 from clearhead.tasks.card import card
@@ -21,7 +21,7 @@ from clearhead.tasks.corpus import Corpus
 from clearhead.tasks.defaults import decide
 from clearhead.tasks.inherit import inherit, like, started_from
 from clearhead.tasks.looking import Camera
-from clearhead.tasks.task import Task
+from clearhead.tasks.task import Task, with_vocabularies
 from clearhead.train import (
     Chosen,
     Correction,
@@ -50,35 +50,28 @@ def fit(
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
     device = device_for(config.train.device)
-    corpus: Corpus | None = None
     with joined_ranks(device) as ranks, folder.lock() if ranks.first else nullcontext():
+        # What is not in the folder yet is chosen by the first process; then all go on from there.
+        corpus = Corpus(task, config.data, into, progress)
         if ranks.first and not folder.exists():
-            corpus = create(
-                task, decided, into, progress=progress, world=ranks.world, device=device
-            )
+            create(corpus, decided, folder, world=ranks.world, device=device)
         ranks.wait()
-        config = continued(folder, given, task.name)
+        config, plan = continued(folder, given, task.name), folder.plan()
         if ranks.first and config != folder.config():
             folder.write_config(config)
-        corpus = corpus or Corpus(task, config.data, into, progress)
         made = task(config, folder.tokenizers())
-        plan = plan_in(folder, config)
-        yield plan
+        refuse_other_examples(plan, corpus.fingerprint(made), folder)
+        seconds = None if plan.seconds is None else parse_budget(config.train.budget).seconds
+        yield Plan(config, plan.steps, seconds, plan.reasons)
+        corpus.split()
         store = corpus.store(made)
-        refuse_other_examples(store, folder)
+        judge, validation = corpus.judge(made)
         torch.manual_seed(config.train.seed)
         model = build(config.model)
         if (base := started_from(config.train.start, into)) and folder.checkpoints.newest() is None:
             inherited = inherit(model, base, made.tokenizers)
-            if ranks.first and all(line["kind"] != "inherited" for line in folder.log.lines()):
-                folder.log.write(inherited.line())
+            plan = plan.model_copy(update={"inherited": inherited.record()})
             yield inherited
-        judge, validation = corpus.judge(made)
-        for text in notes(store, validation):
-            note = Note(0, text)
-            if ranks.first and folder.checkpoints.newest() is None:
-                folder.log.write(note.line())
-            yield note
         with stop_on_signals() as stop:
             job = Job(
                 model=model.to(device),
@@ -88,12 +81,13 @@ def fit(
                 steps=plan.steps,
                 judge=judge,
                 keeper=folder.checkpoints,
-                seconds=None if plan.seconds is None else plan.seconds - (time.monotonic() - begin),
-                corrections=corrections_in(folder),
+                seconds=None if seconds is None else seconds - (time.monotonic() - begin),
+                corrections=tuple(Correction(*each) for each in plan.corrections),
                 ranks=ranks,
                 stop=stop,
             )
-            yield from recorded(job, folder, config)
+            notes = about(store, validation)
+            yield from recorded(job, folder, config=config, plan=plan, notes=notes)
 
 
 def decided_for(task: str, given: Given, into: Path) -> Given:
@@ -104,31 +98,20 @@ def decided_for(task: str, given: Given, into: Path) -> Given:
 
 
 def create(
-    task: type[Task],
-    decided: Given,
-    into: Path,
-    *,
-    progress: Progress,
-    world: int,
-    device: torch.device,
-) -> Corpus:
+    corpus: Corpus, decided: Given, folder: RunFolder, *, world: int, device: torch.device
+) -> None:
     """Make a new run folder: learn the tokenizers and choose all that is not decided."""
-    config = Config(**decided)
-    if not config.data.files:
-        raise ConfigError(
-            "There is nothing to learn from: data.files is empty.", "Name the training files."
-        )
-    base = started_from(config.train.start, into)
-    corpus = Corpus(task, config.data, into, progress)
+    task, config = corpus.task, corpus.resolve(decided)
+    base = started_from(config.train.start, folder.path)
     tokenizers = (
         base.tokenizers()
         if base and not config.train.new_vectors
         else corpus.tokenizers(config.tokenizer)
     )
-    config = task.resolve(decided, tokenizers, corpus.examples)
+    config = with_vocabularies(config, tokenizers)
     made = task(config, tokenizers)
     store = corpus.store(made)
-    progress("measuring this machine", 0, None)
+    corpus.progress("measuring this machine", 0, None)
 
     def batches(batch_tokens: int) -> Batches[Any]:
         data = config.data.but(batch_tokens=batch_tokens)
@@ -149,26 +132,26 @@ def create(
         world=world,
     )
     source, target = tokenizers
-    folder = RunFolder.create(into, plan.config, target, None if source is target else source)
-    folder.log.write(
-        {
-            "kind": "plan",
-            "reasons": plan.reasons,
-            "seconds": plan.seconds,
-            "examples": store.fingerprint,
-        }
+    RunFolder.create(
+        folder.path,
+        plan.config,
+        target,
+        None if source is target else source,
+        plan=RunPlan(
+            steps=plan.steps,
+            seconds=plan.seconds,
+            reasons=plan.reasons,
+            n_examples=store.n_read,
+            examples=store.fingerprint,
+        ),
     )
-    return corpus
 
 
-def notes(training: Store, validation: Store) -> list[str]:
-    """What was left out or put right, for people."""
-    left_out = validation.left_out()
-    return [
-        *filter(None, [training.left_out()]),
-        *([f"Of the validation examples, {left_out}"] if left_out else []),
-        *training.notes,
-    ]
+def about(training: Store, validation: Store) -> list[Note]:
+    """What was left out of the examples, or put right in them, for people."""
+    left_out = {"": training.left_out(), "Validation: ": validation.left_out()}
+    told = [f"{part}{sentence}" for part, sentence in left_out.items() if sentence]
+    return [Note(0, text) for text in (*told, *training.notes)]
 
 
 def continued(folder: RunFolder, given: Given, task: str) -> Config:
@@ -204,52 +187,45 @@ def may_change(name: str, before: Any, after: Any) -> bool:
     return section in SECTIONS and mark(section, setting) is Mark.FREE
 
 
-def plan_in(folder: RunFolder, config: Config) -> Plan:
-    """The plan that the folder was made with; one cut short as it was made may have no reasons left."""
-    assert config.train.max_steps is not None, "a plan knows how many"
-    line: dict[str, Any] = next((line for line in folder.log.lines() if line["kind"] == "plan"), {})
-    seconds = (
-        parse_budget(config.train.budget).seconds if line.get("seconds", 0) is not None else None
-    )
-    return Plan(config, config.train.max_steps, seconds, tuple(line.get("reasons", ())))
+def refuse_other_examples(plan: RunPlan, fingerprint: str, folder: RunFolder) -> None:
+    """A place in the data means nothing in other data; earlier versions named them otherwise."""
+    is_known = plan.examples.startswith(f"{STORE_FORMAT}-")
+    if is_known and plan.examples != fingerprint:
+        raise DataError(
+            f"The training examples are not those that {folder.path} was begun with.",
+            "Put the files back as they were, or begin anew with another --into.",
+        )
 
 
-def refuse_other_examples(store: Store, folder: RunFolder) -> None:
-    """A place in the data means nothing in other data; an older store format cannot be compared."""
-    store_format = store.fingerprint.partition("-")[0]
-    for line in folder.log.lines():
-        found = line["examples"] if line["kind"] == "plan" else ""
-        if found.startswith(f"{store_format}-") and found != store.fingerprint:
-            raise DataError(
-                f"The training examples are not those that {folder.path} was begun with.",
-                "Put the files back as they were, or begin anew with another --into.",
-            )
-
-
-def corrections_in(folder: RunFolder) -> tuple[Correction, ...]:
-    """The corrections that the log knows, also those after the newest checkpoint."""
-    lines = [line for line in folder.log.lines() if line["kind"] == "correction"]
-    return tuple(Correction(line["step"], line["progress"], line["steps"]) for line in lines)
-
-
-def recorded(job: Job, folder: RunFolder, config: Config) -> Iterator[Report]:
-    """The reports of the training, each written to the log; at the end, the weights to use and the card."""
+def recorded(
+    job: Job, folder: RunFolder, *, config: Config, plan: RunPlan, notes: list[Note]
+) -> Iterator[Report]:
+    """The reports of the training, each written to the log; at the end, the weights and the card."""
     newest = job.keeper.newest()
-    job.ranks.wait()  # until all have read the log
+    step = newest.step if newest else 0
+    job.ranks.wait()  # until all have read the plan
     if job.ranks.first:
-        step = newest.step if newest else 0
         folder.log.cut(step)
-        for correction in job.corrections:
-            if correction.step > step:  # a second interruption must not lose it
-                folder.log.write(correction.line())
-    camera = Camera(job, folder, newest.step if newest else 0)
+        if plan != folder.plan():
+            folder.write_plan(plan)
+        logged = list(folder.log.lines())
+        for note in notes:
+            if note.line() not in logged:
+                folder.log.write(note.line())
+    yield from notes
+    camera = Camera(job, folder, step)
     try:
         for report in train(job):
             if isinstance(report, Validation):
                 camera.shoot(report)
             weights = gathered(job.model.state_dict()) if isinstance(report, Chosen) else {}
             if job.ranks.first:
-                if report not in job.corrections:
+                is_known = isinstance(report, Correction) and report in job.corrections
+                if isinstance(report, Correction) and not is_known:
+                    made = (report.step, report.progress, report.steps)
+                    plan = plan.model_copy(update={"corrections": (*plan.corrections, made)})
+                    folder.write_plan(plan)
+                if not (is_known and report.step <= step):
                     folder.log.write(report.line())
                 if isinstance(report, Chosen):
                     folder.write_weights(weights)

@@ -9,7 +9,7 @@ import torch
 
 from clearhead.config import Given, Mark, mark
 from clearhead.errors import ConfigError, FolderError, shown
-from clearhead.folder import RunFolder
+from clearhead.folder import Inheritance, RunFolder
 from clearhead.model import Transformer
 from clearhead.text import Tokenizer
 from clearhead.train import Report
@@ -31,6 +31,11 @@ class Inherited(Report):
     """Weights that begin at random."""
     known_tokens: float
     """The share of the tokens whose vectors were taken over."""
+
+    def record(self) -> Inheritance:
+        """The same as plan.json keeps it."""
+        values = {name: getattr(self, name) for name in Inheritance.model_fields}
+        return Inheritance(**values)
 
     def __str__(self) -> str:
         parts = {"taken": self.taken, "left": self.left, "new": self.new}

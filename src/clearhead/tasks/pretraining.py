@@ -5,7 +5,7 @@ tokens (masked language modelling), and both together for spans that were taken 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,6 @@ from clearhead.data.store import Store
 from clearhead.errors import TextError, shown
 from clearhead.look import Look
 from clearhead.tasks.looking import Asked, look_at_reading
-from clearhead.tasks.task import Tokenizers, with_vocabularies
 from clearhead.tasks.user import User
 from clearhead.tasks.writing import WritingTask
 from clearhead.train import Judge, Loss, masked_token_loss, mean_loss, next_token_loss
@@ -138,9 +137,8 @@ class PretrainingTask(WritingTask):
     name = "pretraining"
 
     @classmethod
-    def resolve(cls, decided: Given, tokenizers: Tokenizers, _examples: Iterable[str], /) -> Config:
-        config = Config(**decided)
-        return with_vocabularies(config, config.model.family, tokenizers)
+    def resolve(cls, decided: Given, _examples: Iterator[str], /) -> Config:
+        return Config(**decided)
 
     def n_predictions(self, store: Store) -> int:
         """Every token, or those that are hidden."""

@@ -1,7 +1,7 @@
 """A task: what training has to know about examples of one kind, and knows nothing about itself."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -37,8 +37,11 @@ class Task(ABC):
 
     @classmethod
     @abstractmethod
-    def resolve(cls, decided: Given, tokenizers: Tokenizers, examples: Iterable[Any], /) -> Config:
-        """The settings that are decided, and those that follow from tokenizers and examples."""
+    def resolve(cls, decided: Given, examples: Iterator[Any], /) -> Config:
+        """The settings that are decided, and those that follow from the examples.
+
+        These come but once, and need not be read to their end.
+        """
 
     @property
     @abstractmethod
@@ -62,10 +65,14 @@ class Task(ABC):
         """What validation measures, on these examples."""
 
 
-def with_vocabularies(config: Config, family: str, tokenizers: Tokenizers) -> Config:
-    """The settings of a model of this family that reads and writes what the tokenizers know."""
+def with_family(config: Config, family: str) -> Config:
+    return config.but(model=config.model.but(family=family))
+
+
+def with_vocabularies(config: Config, tokenizers: Tokenizers) -> Config:
+    """The settings of a model that reads and writes what the tokenizers know."""
     source, target = tokenizers
-    model: dict[str, Any] = {"family": family, "vocab_size": target.vocab_size}
-    if source is not target and family == "encoder-decoder":
+    model: dict[str, Any] = {"vocab_size": target.vocab_size}
+    if source is not target and config.model.family == "encoder-decoder":
         model |= {"source_vocab_size": source.vocab_size, "tie": "output"}
     return config.but(model=config.model.but(**model))

@@ -20,7 +20,7 @@ from clearhead.folder import RunFolder
 from clearhead.look import Alignment, Look, align, tokens
 from clearhead.model import Transformer
 from clearhead.tasks.looking import Asked, look_at_writing
-from clearhead.tasks.task import Task, Tokenizers, with_vocabularies
+from clearhead.tasks.task import Task, Tokenizers, with_family
 from clearhead.tasks.user import CHUNK, User
 from clearhead.text import END, START, Tokenizer, fitting_parts
 from clearhead.train import Judge, Samples, mean_loss, next_token_loss
@@ -332,10 +332,8 @@ class TranslationTask(Task):
         return example
 
     @classmethod
-    def resolve(
-        cls, decided: Given, tokenizers: Tokenizers, _examples: Iterable[Pair], /
-    ) -> Config:
-        return with_vocabularies(Config(**decided), "encoder-decoder", tokenizers)
+    def resolve(cls, decided: Given, _examples: Iterator[Pair], /) -> Config:
+        return with_family(Config(**decided), "encoder-decoder")
 
     @property
     def encoding(self) -> Encoding:

@@ -18,7 +18,7 @@ from clearhead.look import Look
 from clearhead.model import Transformer
 from clearhead.tasks.defaults import DEFAULTS
 from clearhead.tasks.looking import Asked, look_at_writing
-from clearhead.tasks.task import Task, Tokenizers, with_vocabularies
+from clearhead.tasks.task import Task, Tokenizers, with_family
 from clearhead.tasks.user import Kept, Perplexity, User, value_of
 from clearhead.text import Tokenizer
 from clearhead.train import Judge, Samples, mean_loss, next_token_loss, total_loss
@@ -294,8 +294,8 @@ class WritingTask(Task):
         return (example,)
 
     @classmethod
-    def resolve(cls, decided: Given, tokenizers: Tokenizers, _examples: Iterable[str], /) -> Config:
-        return with_vocabularies(Config(**decided), "decoder", tokenizers)
+    def resolve(cls, decided: Given, _examples: Iterator[str], /) -> Config:
+        return with_family(Config(**decided), "decoder")
 
     @property
     def encoding(self) -> Encoding:
