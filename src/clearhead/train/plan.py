@@ -124,7 +124,8 @@ def sized(
     """The largest size that gets through the data often enough in the time, its speed, the reasons."""
     if config.model.size().keys() & decided.get("model", {}).keys():
         fast = speed(config.model)
-        return config, fast, [f"the size that was given: {fast:,.0f} tokens/s on this machine"]
+        width = config.model.d_model
+        return config, fast, [f"d_model = {width}: {fast:,.0f} tokens/s on this machine"]
     best = 0.0
     reasons: list[str] = []
     for name in SIZES:
