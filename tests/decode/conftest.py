@@ -11,7 +11,7 @@ from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.model import Transformer
 
 SMALL: dict[str, Any] = {
-    "vocab_size": 8, "d_model": 16, "d_ff": 24, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 2,
+    "vocab_size": 11, "d_model": 16, "d_ff": 24, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 2,
     "norm": "post", "init": "xavier",
 }  # fmt: skip
 

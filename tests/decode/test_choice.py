@@ -8,13 +8,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearhead.decode import decode, score
-from clearhead.decode.choice import kept, top
-from clearhead.decode.rules import marked, repeats
+from clearhead.decode import BLOCKED, decode, score, stream
+from clearhead.decode.choose import kept, marked, repeats, top
+from clearhead.text import BOT, MASK, PAD, START, UNKNOWN, USER
 
 few = settings(max_examples=10)
 seeds = st.integers(0, 50)
-sources = st.lists(st.lists(st.integers(4, 7), min_size=1, max_size=5), min_size=1, max_size=3)
+sources = st.lists(st.lists(st.integers(7, 10), min_size=1, max_size=5), min_size=1, max_size=3)
 
 
 @given(st.integers(1, 9), st.sampled_from([1, 5, 63, 701, 20_000, 20_077]), seeds)
@@ -75,7 +75,7 @@ def test_no_output_ends_before_its_minimum_length(build, options, seed, sources,
 def test_a_rule_that_leaves_nothing_to_choose_cuts_the_output_off(build, options):
     """Four tokens may be written once each, and the end is too early."""
     for how in ({"beam": 1}, {"beam": 3}, {"temperature": 1.0}):
-        ((output,),) = decode(build(), [[4, 5]], options(no_repeat_ngram=1, min_length=6, **how))
+        ((output,),) = decode(build(), [[7, 8]], options(no_repeat_ngram=1, min_length=6, **how))
         assert (len(output.ids), output.finished) == (4, False)
 
 
@@ -97,9 +97,32 @@ def test_blocked_tokens_are_never_chosen(build, options):
     for seed in range(5):
         for how in ({"beam": 1}, {"beam": 4, "n_best": 4}, {"temperature": 3.0, "n_best": 9}):
             (outputs,) = decode(
-                build(seed), [[4, 5, 6]], options(**how), blocked=(0, 1, 3, 5, 6, 99)
+                build(seed), [[7, 8, 9]], options(**how), blocked=(*BLOCKED, 8, 9, 99)
             )
-            assert {token for output in outputs for token in output.ids} <= {4, 7}
+            assert {token for output in outputs for token in output.ids} <= {7, 10}
+
+
+@pytest.mark.parametrize("how", [{"beam": 1}, {"beam": 3, "n_best": 3}, {"temperature": 2.0}])
+def test_no_output_holds_a_special_token_however_likely_it_is(build, options, how):
+    """The model wants to say the mask, the user or the bot; all are as likely as can be."""
+    model = build(200, logit_bias=True, family="decoder")
+    with torch.no_grad():
+        model.head.bias.fill_(0)[[PAD, START, UNKNOWN, MASK, USER, BOT]] = 40.0
+    for outputs in decode(model, [[7, 8], [9]], options(min_length=3, **how)):
+        assert all(set(output.ids) <= {7, 8, 9, 10} for output in outputs)
+    assert set(stream(model, [7, 8], options(min_length=3))) <= {7, 8, 9, 10}
+
+
+@given(seeds, sources, st.permutations(range(5)))
+@few
+def test_a_draw_depends_on_what_is_asked_and_not_on_its_place(build, options, seed, sources, order):
+    """Whatever stands beside it: other texts, other places, nothing at all."""
+    model, wanted = build(seed), options(temperature=2.0, n_best=2, min_length=4, seed=seed)
+    others = [[7], [8, 8], [9, 10, 7], [10] * 5]
+    texts = [*others, sources[0]]
+    found = decode(model, [texts[place] for place in order], wanted.but(batch_size=2))
+    (alone,) = decode(model, [sources[0]], wanted)
+    assert [each.ids for each in found[order.index(4)]] == [each.ids for each in alone]
 
 
 @given(seeds, sources)
@@ -118,13 +141,13 @@ def test_tokens_are_drawn_as_often_as_the_model_says(build, options, temperature
     model, n_draws = build(4), 1000
     (outputs,) = decode(
         model,
-        [[4, 5]],
+        [[7, 8]],
         options(temperature=temperature, n_best=n_draws, max_length=1, batch_size=500),
     )
     found = Counter(output.ids or (2,) for output in outputs)
-    tokens = [(token,) for token in (2, 4, 5, 6, 7)]
+    tokens = [(token,) for token in (2, 7, 8, 9, 10)]
     logits = torch.tensor(
-        [each.log_prob for each in score(model, [([4, 5], token) for token in tokens], ended=False)]
+        [each.log_prob for each in score(model, [([7, 8], token) for token in tokens], ended=False)]
     )
     expected = (logits / temperature).softmax(0) * n_draws
     assert (
@@ -154,7 +177,7 @@ def test_random_choice_keeps_the_sets_it_should(options, seed, top_k, top_p, min
 
 
 def test_top_k_of_one_is_greedy(build, options):
-    greedy = decode(build(2), [[4, 5, 6], [7]], options(beam=1))
-    drawn = decode(build(2), [[4, 5, 6], [7]], options(temperature=5.0, top_k=1))
+    greedy = decode(build(2), [[7, 8, 9], [10]], options(beam=1))
+    drawn = decode(build(2), [[7, 8, 9], [10]], options(temperature=5.0, top_k=1))
     assert [(o.ids, o.log_prob) for (o,) in drawn] == [(o.ids, o.log_prob) for (o,) in greedy]
     assert all(math.isfinite(o.score) for (o,) in drawn)

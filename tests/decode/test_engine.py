@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from clearhead.config import DecodeConfig
 from clearhead.decode.engine import TappedEngine, TransformerEngine
-from clearhead.decode.plan import Plan, laid_out
+from clearhead.decode.request import Request, laid_out
 from clearhead.errors import ModelError
 from clearhead.model import Tap
 
@@ -40,12 +40,12 @@ steps = st.integers(1, 6)
 
 def sentences(model, pairs, n_prefix=0):
     """Sources with prompts, of which the last tokens may be a prefix."""
-    plan = Plan((laid_out(model),), DecodeConfig())
+    request = Request(models=(laid_out(model),), options=DecodeConfig())
     made = []
     for index, (source, prompt) in enumerate(pairs):
         n = min(n_prefix, len(prompt))
         context = prompt[: len(prompt) - n]
-        sentence = plan.sentence(
+        sentence = request.sentence(
             index, source if model.config.reads else context, prompt[len(context) :]
         )
         made.append(sentence)
@@ -61,6 +61,11 @@ def whole(model, sentence, tokens=()):
 
 def same(found, expected):
     assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def one_more(engine, tokens):
+    """A step with one hypothesis for each sentence."""
+    return engine.step(tokens, torch.zeros_like(tokens))
 
 
 def engines(model):
@@ -79,7 +84,7 @@ def test_engine_equals_model_at_every_step(build, shape, pairs, n_steps, n_prefi
                     row[-1 - sentence.n_prefix :], whole(model, sentence)[-1 - sentence.n_prefix :]
                 )
             for step in range(n_steps):
-                found = engine.step(written[:, step : step + 1], None)
+                found = one_more(engine, written[:, step : step + 1])
                 for row, sentence, tokens in zip(found, asked, written.tolist(), strict=True):
                     same(row[0], whole(model, sentence, tokens[: step + 1])[-1])
 
@@ -122,7 +127,7 @@ def test_sentences_that_leave_and_join_go_on_as_if_alone(build, shape, parties, 
                 other.read(others, 1)
                 texts = [[] for _ in others]
                 for step in range(n_before):
-                    other.step(torch.full((len(others), 1), step), None)
+                    one_more(other, torch.full((len(others), 1), step))
                     texts = [[*text, step] for text in texts]
                 if engine is None:
                     engine = other
@@ -133,7 +138,7 @@ def test_sentences_that_leave_and_join_go_on_as_if_alone(build, shape, parties, 
                     asked, written = [asked[-1], *asked[1:-1]], [written[-1], *written[1:-1]]
                     engine.keep(torch.tensor([len(asked), *range(1, len(asked))]))
             for step in range(n_steps):
-                found = engine.step(torch.full((len(asked), 1), 7 - step), None)
+                found = one_more(engine, torch.full((len(asked), 1), 7 - step))
                 written = [[*text, 7 - step] for text in written]
                 for row, sentence, text in zip(found, asked, written, strict=True):
                     same(row[0], whole(model, sentence, text)[-1])
@@ -153,7 +158,7 @@ def test_the_cache_grows_when_it_is_full(build):
     with torch.inference_mode():
         found = [flat(torch.tensor([[4]]), cache)]
         for token in (5, 6, 7, 4):
-            cache.grow(None)
+            cache.grow(torch.zeros(1, 1, dtype=torch.long))
             found.append(flat(torch.tensor([[token]]), cache))
     same(torch.cat(found, dim=1), build(family="decoder")(target=torch.tensor([[4, 5, 6, 7, 4]])))
 
@@ -171,7 +176,7 @@ def test_learned_positions_end_in_the_engine_too(build):
     with torch.inference_mode():
         engine.read(sentences(model, [((), (4, 5, 6, 7))]), 1)
         with pytest.raises(ModelError, match=r"5 tokens .* model\.max_positions = 4"):
-            engine.step(torch.tensor([[4]]), None)
+            one_more(engine, torch.tensor([[4]]))
 
 
 def test_the_memory_of_an_engine_that_nobody_needs_is_free_at_once(build):

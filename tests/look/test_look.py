@@ -11,9 +11,8 @@ from looks import look_at, spell
 from torch.testing import assert_close
 
 from clearhead.config import DecodeConfig
-from clearhead.decode import Plan, decode
+from clearhead.decode import Request, checked, decode
 from clearhead.decode.engine import TransformerEngine
-from clearhead.decode.plan import checked
 from clearhead.errors import ModelError
 from clearhead.look import search_tree
 
@@ -47,9 +46,9 @@ def tree(model, source, width):
 
 def cached_rows(model, source, search):
     """The log-probabilities that the cached decoder saw on the winner's way, beam rows followed by parent."""
-    plan = Plan(checked(model), DecodeConfig(beam=search.width, max_extra=6))
-    engine = TransformerEngine(plan.models[0])
-    rows = [engine.read([plan.sentence(0, source)], search.width)[0, 0]]
+    request = Request(models=checked(model), options=DecodeConfig(beam=search.width, max_extra=6))
+    engine = TransformerEngine(request.models[0])
+    rows = [engine.read([request.sentence(0, source)], search.width)[0, 0]]
     for nodes, rank in zip(search.steps, search.winner[:-1], strict=False):
         kept = nodes[: search.width]
         tokens, parents = (

@@ -1,4 +1,4 @@
-"""One forward for training, decoding and looking: in every precision, in threads, compiled, with true gradients."""
+"""One forward for training and looking: in every precision, in threads, compiled, with true gradients."""
 
 import subprocess
 import sys

@@ -1,30 +1,21 @@
-"""logits → ids: greedy, beam and random search over a cached decoder, on ids alone.
+"""logits → ids: greedy, beam and random search over engines that decode, on ids alone.
 
-Read `plan.py` for what is asked, `forward.py` and `tree.py` for the models and their cache, `choice.py`, `rules.py` and
-`ranking.py` for how tokens and outputs are chosen, `single.py` and `beam.py` for the searches that put them together.
+Read `request.py` for what is asked, `engine.py`, `flat.py` and `cache.py` for the models and their
+memory, `choose.py`, `hypothesis.py` and `search.py` for how tokens and outputs are chosen,
+`decoder.py` for the whole.
 """
 
-from clearhead.decode.decoder import decode, decode_each, sentences_of
+from clearhead.decode.decoder import decode, decode_each
 from clearhead.decode.engine import Engine
 from clearhead.decode.flat import FlatTransformer
-from clearhead.decode.forced import alternatives, score, stream
-from clearhead.decode.hypothesis import Candidate, Hypothesis, Record
-from clearhead.decode.plan import Plan, Sentence, Term, laid_out
+from clearhead.decode.hypothesis import BeamCandidate, BeamRecord, Hypothesis, Ranking
+from clearhead.decode.request import BLOCKED, Request, Sentence, Term, checked, laid_out
+from clearhead.decode.score import alternatives, score
+from clearhead.decode.search import Best, Drawn, Search
+from clearhead.decode.stream import stream
 
 __all__ = [
-    "Candidate",
-    "Engine",
-    "FlatTransformer",
-    "Hypothesis",
-    "Plan",
-    "Record",
-    "Sentence",
-    "Term",
-    "alternatives",
-    "decode",
-    "decode_each",
-    "laid_out",
-    "score",
-    "sentences_of",
-    "stream",
-]
+    "BLOCKED", "BeamCandidate", "BeamRecord", "Best", "Drawn", "Engine", "FlatTransformer",
+    "Hypothesis", "Ranking", "Request", "Search", "Sentence", "Term", "alternatives", "checked",
+    "decode", "decode_each", "laid_out", "score", "stream",
+]  # fmt: skip

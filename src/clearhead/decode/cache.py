@@ -44,13 +44,11 @@ class TreeCache:
         elif self.n_slots > 1:
             self.mask = masks.causal(self.n_slots, own.device)
 
-    def grow(self, parents: Int[Tensor, "N W"] | None) -> None:
-        """Makes room for new tokens, children of these hypotheses; None: each follows the last."""
-        width = 1 if parents is None else parents.size(1)
+    def grow(self, parents: Int[Tensor, "N W"]) -> None:
+        """Makes room for new tokens, children of these hypotheses of the step before."""
+        width = parents.size(1)
         if width > 1 or self.seen is not None:
-            seen = self.all_seen()
-            if parents is not None:
-                seen = seen.gather(1, parents[..., None].expand(-1, -1, self.n_slots))
+            seen = self.all_seen().gather(1, parents[..., None].expand(-1, -1, self.n_slots))
             itself = torch.eye(width, dtype=torch.bool, device=seen.device)
             self.seen = torch.cat([seen, itself.expand(len(seen), -1, -1)], dim=2)
         self.mask = None if self.seen is None else self.seen[:, None]
@@ -66,8 +64,12 @@ class TreeCache:
         self.depth = self.depth[sentences]
         self.reach = int(self.depth.max())
         self.seen = None if self.seen is None else self.seen[sentences]
-        self.own = taken(self.own, 2, sentences)
-        self.source = [(taken(k, 0, sentences), taken(v, 0, sentences)) for k, v in self.source]
+        places = (sentences != torch.arange(len(sentences), device=sentences.device)).nonzero()[
+            :, 0
+        ]
+        moved = sentences, places
+        self.own = taken(self.own, 2, *moved)
+        self.source = [(taken(k, 0, *moved), taken(v, 0, *moved)) for k, v in self.source]
         self.source_mask = None if self.source_mask is None else self.source_mask[sentences]
 
     def join(self, other: "TreeCache") -> None:
@@ -121,9 +123,10 @@ class TreeCache:
         return F.pad(mask, (0, n_source - k.size(2)))
 
 
-def taken(x: Float[Tensor, "..."], dim: int, rows: Int[Tensor, " R"]) -> Float[Tensor, "..."]:
-    """These rows of x, in its own memory: only those that change places are copied."""
-    places = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
+def taken(
+    x: Float[Tensor, "..."], dim: int, rows: Int[Tensor, " R"], places: Int[Tensor, " M"]
+) -> Float[Tensor, "..."]:
+    """These rows of x, in its own memory: only those are copied that come to other places, these."""
     kept = x.narrow(dim, 0, len(rows))
     return kept.index_copy_(dim, places, x.index_select(dim, rows[places])) if len(places) else kept
 

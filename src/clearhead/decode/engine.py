@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from clearhead.decode.flat import FlatTransformer
-from clearhead.decode.plan import Plan, Sentence
+from clearhead.decode.request import Request, Sentence
 from clearhead.model import Tap, Transformer, masks
 
 
@@ -25,9 +25,9 @@ class Engine(Protocol):
         """
 
     def step(
-        self, tokens: Int[Tensor, "N W"], parents: Int[Tensor, "N W"] | None
+        self, tokens: Int[Tensor, "N W"], parents: Int[Tensor, "N W"]
     ) -> Float[Tensor, "N W V"]:
-        """What follows these tokens, whose parents are hypotheses of the step before; None: one each."""
+        """What follows these tokens, whose parents are hypotheses of the step before."""
 
     def keep(self, sentences: Int[Tensor, " R"]) -> None:
         """The other sentences leave the batch."""
@@ -53,7 +53,7 @@ class TransformerEngine:
         return self.flat(prompts, self.cache, n_followed(sentences)).log_softmax(dim=-1)
 
     def step(
-        self, tokens: Int[Tensor, "N W"], parents: Int[Tensor, "N W"] | None
+        self, tokens: Int[Tensor, "N W"], parents: Int[Tensor, "N W"]
     ) -> Float[Tensor, "N W V"]:
         self.cache.grow(parents)
         return self.flat(tokens, self.cache).log_softmax(dim=-1)
@@ -86,10 +86,10 @@ class TappedEngine:
         return torch.cat([F.pad(each, (0, 0, n_last - each.size(1), 0)) for each in rows])
 
     def step(
-        self, tokens: Int[Tensor, "N W"], parents: Int[Tensor, "N W"] | None
+        self, tokens: Int[Tensor, "N W"], parents: Int[Tensor, "N W"]
     ) -> Float[Tensor, "N W V"]:
         for place, new in enumerate(tokens):
-            text = self.texts[place] if parents is None else self.texts[place][parents[place]]
+            text = self.texts[place][parents[place]]
             self.texts[place] = torch.cat([text, new[:, None]], dim=1)
         return torch.stack([each[:, -1] for each in self.log_probs()])
 
@@ -126,7 +126,7 @@ class Ensemble:
         return log_mean([engine.read(sentences, width) for engine in self.engines])
 
     def step(
-        self, tokens: Int[Tensor, "N W"], parents: Int[Tensor, "N W"] | None
+        self, tokens: Int[Tensor, "N W"], parents: Int[Tensor, "N W"]
     ) -> Float[Tensor, "N W V"]:
         return log_mean([engine.step(tokens, parents) for engine in self.engines])
 
@@ -140,11 +140,11 @@ class Ensemble:
             mine.join(theirs)
 
 
-def engine_for(plan: Plan) -> Engine:
+def engine_for(request: Request) -> Engine:
     """An engine for a new batch: the fast one, unless somebody wants to edit on the way."""
     engines: list[Engine] = [
-        TransformerEngine(flat) if plan.tap is None else TappedEngine(flat.model, plan.tap)
-        for flat in plan.models
+        TransformerEngine(flat) if request.tap is None else TappedEngine(flat.model, request.tap)
+        for flat in request.models
     ]
     return engines[0] if len(engines) == 1 else Ensemble(engines)
 

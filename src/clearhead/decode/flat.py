@@ -73,8 +73,7 @@ class FlatTransformer:
 
     @cached_property
     def norm(self) -> Map:
-        last = self.model.decoder.norm
-        return flat_norm(last) if isinstance(last, nn.LayerNorm) else lambda x: x
+        return flat_norm(self.model.decoder.norm)
 
     @cached_property
     def head(self) -> Map:
@@ -88,7 +87,6 @@ class FlatTransformer:
         shape = (self.config.n_decoder_layers, 2, len(lengths), n_heads, capacity, d_head)
         return TreeCache(lengths, self.tokens.new_empty(shape))
 
-    @torch.no_grad()
     def read(
         self, source: Int[Tensor, "N S"], mask: Bool[Tensor, "N 1 1 S"] | None, cache: TreeCache
     ) -> None:
@@ -106,14 +104,13 @@ class FlatTransformer:
             q, k, v = self.heads(spread(rows, real, source.numel()), source.shape, 3).unbind()
             z = in_rows(F.scaled_dot_product_attention(q, k, v, mask))
             x = self.after(layer, x, z if real is None else z[real])
-        x = self.model.encoder.norm(x)
+        x = flat_norm(self.model.encoder.norm)(x)
         cache.source_mask = mask
         for layer in self.decoder:
             rows = spread(layer.keys_values(x), real, source.numel())
             k, v = self.heads(rows, source.shape, 2).unbind()
             cache.source.append((k.contiguous(), v.contiguous()))
 
-    @torch.no_grad()
     def __call__(
         self, tokens: Int[Tensor, "N W"], cache: TreeCache, n_last: int | None = None
     ) -> Float[Tensor, "N L V"]:
@@ -163,11 +160,12 @@ class FlatTransformer:
         positions: Int[Tensor, "#N T"],
         end: int,
     ) -> Float[Tensor, "R D"]:
-        x = torch.add(stack.positions(positions, end), vectors, alpha=self.scale)
+        x = torch.add(stack.positions(positions, end).detach(), vectors, alpha=self.scale)
         if stack.types is not None:
-            x = x + stack.types.weight[0]
-        normed: Tensor = stack.norm_embedding(x)
-        return normed.view(-1, vectors.size(2))
+            x = x + stack.types.weight[0].detach()
+        if self.config.embedding_norm:
+            x = flat_norm(stack.norm_embedding)(x)
+        return x.view(-1, vectors.size(2))
 
     def heads(
         self, rows: Float[Tensor, "R X"], shape: tuple[int, ...], n_parts: int
@@ -243,9 +241,12 @@ def weights(linear: nn.Linear) -> tuple[Tensor, Tensor | None]:
     return linear.weight.detach(), None if linear.bias is None else linear.bias.detach()
 
 
-def flat_norm(module: nn.LayerNorm) -> Map:
-    shape, eps = module.normalized_shape, module.eps
-    weight, bias = module.weight.detach(), module.bias
+def flat_norm(module: nn.Module) -> Map:
+    """A LayerNorm; where the model has none, nothing."""
+    if not isinstance(module, nn.LayerNorm):
+        return lambda x: x
+    shape, eps, weight = module.normalized_shape, module.eps, module.weight.detach()
+    bias = None if module.bias is None else module.bias.detach()
     return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
 
 

@@ -1,7 +1,13 @@
-"""What decoding answers with, and the record of how it got there."""
+"""What decoding answers with, how outputs are ranked, and the record of how they were found."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from clearhead.config import DecodeConfig
+
+Fate = Literal["kept", "finished", "pruned"]
+"""What became of a candidate."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +32,8 @@ class Hypothesis:
         return sum(self.log_probs)
 
 
-@dataclass(frozen=True)
-class Candidate:
+@dataclass(frozen=True, kw_only=True)
+class BeamCandidate:
     """One way on that the search looked at; its parent is the candidate of that rank one step before."""
 
     rank: int
@@ -35,32 +41,65 @@ class Candidate:
     token: int
     log_prob: float
     cumulative: float
-    fate: Literal["kept", "finished", "pruned"]
+    fate: Fate
 
 
-Record = dict[int, list[list[Candidate]]]
+BeamRecord = dict[int, list[list[BeamCandidate]]]
 """For each sentence, by its place in the order given: the candidates of every step, best first."""
 
 
 @dataclass(slots=True)
-class Node:
+class TokenNode:
     """A token in the tree of all hypotheses of a sentence; the way back to the root is its text."""
 
     token: int
     log_prob: float
-    parent: "Node | None"
+    parent: "TokenNode | None"
     length: int
 
     def path(self) -> tuple[list[int], list[float]]:
         """The tokens up to here and their log-probabilities."""
         tokens, log_probs = [0] * self.length, [0.0] * self.length
-        node: Node | None = self
+        node: TokenNode | None = self
         while node is not None:
             tokens[node.length - 1], log_probs[node.length - 1] = node.token, node.log_prob
             node = node.parent
         return tokens, log_probs
 
 
-def grown(parent: Node | None, token: int, log_prob: float) -> Node:
-    """A token after those of its parent; without one, the first."""
-    return Node(token, log_prob, parent, 1 if parent is None else parent.length + 1)
+def chain(tokens: Sequence[int], log_probs: Sequence[float]) -> TokenNode | None:
+    """A text that is already written; its log-probabilities are the last ones."""
+    node, own = None, log_probs[len(log_probs) - len(tokens) :]
+    for length, (token, log_prob) in enumerate(zip(tokens, own, strict=True), start=1):
+        node = TokenNode(token, log_prob, node, length)
+    return node
+
+
+class Ranking:
+    """How hypotheses compare: longer ones are not always worse, for a length penalty divides."""
+
+    def __init__(self, options: DecodeConfig) -> None:
+        self.options = options
+
+    def penalty(self, length: int) -> float:
+        """What the sum of so many log-probabilities is divided by."""
+        if self.options.penalty == "average":
+            return float(length)
+        return float(((5 + length) / 6) ** self.options.length_penalty)
+
+    def score(self, total: float, length: int) -> float:
+        return total / self.penalty(length)
+
+    def best_case(self, total: float, length: int, limit: int) -> float:
+        """No continuation scores better: it would add no loss, and end where the penalty is kindest."""
+        return total / max(self.penalty(min(length + 1, limit)), self.penalty(limit))
+
+    def hypothesis(self, node: TokenNode | None, total: float, finished: bool) -> Hypothesis:
+        """The text that ends here; an end token is no part of it."""
+        tokens, log_probs = ([], []) if node is None else node.path()
+        return Hypothesis(
+            ids=tuple(tokens[:-1] if finished else tokens),
+            score=self.score(total, max(1, len(tokens))),
+            log_probs=tuple(log_probs),
+            finished=finished,
+        )

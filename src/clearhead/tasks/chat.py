@@ -93,7 +93,6 @@ class Chatbot(User):
         self.flat = laid_out(model)
         self.reads_question = config.model.family == "encoder-decoder"
         self.limit = self.limit_of(config.data.max_length, n_marks=2)
-        self.blocked = tuple(set(range(len(self.target.vocabulary.specials))) - {self.target.end})
         self.turns: list[str] = []
         """What was said so far, by the user and the bot in turn."""
         self.n_asked = 0
@@ -161,7 +160,7 @@ class Chatbot(User):
         asked = self.asked(decode, options, LENGTH).but(n_best=1)
         ids, notes = self.context(turns, asked)
         text = self.target.stream()
-        drawn = Kept(stream(self.flat, ids, asked, blocked=self.blocked))
+        drawn = Kept(stream(self.flat, ids, asked))
         pieces: list[str] = []
         for token in drawn:
             pieces.append(text.push(token))
@@ -233,7 +232,6 @@ class Chatbot(User):
             task="chat",
             target=None if target is None else self.target.encode(target),
             edit=edit,
-            blocked=self.blocked,
         )
 
     def perplexity(self, conversations: Iterable[Sequence[str]]) -> Perplexity:

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from clearhead.config import DecodeConfig
 from clearhead.data.batches import Batch, Batches
-from clearhead.decode import FlatTransformer, Hypothesis, Record, decode
-from clearhead.decode.ranking import Ranking
+from clearhead.decode import BeamRecord, FlatTransformer, Hypothesis, Ranking, decode
 from clearhead.folder import RunFolder
 from clearhead.look import Look, SearchTree, Token, replayed, search_tree, tokens
 from clearhead.look.edits import Edits, edits_of
@@ -50,7 +49,7 @@ def look_at_writing(
     from. Edits are in force while it writes, so that text and picture agree.
     """
     own = tokenizers[1]
-    start, end = search.get("start", own.start), search.get("end", own.end)
+    end = search.get("end", own.end)
 
     def looked(edits: Edits) -> Look:
         source = list(encode(edits.swapped(text)))
@@ -60,7 +59,7 @@ def look_at_writing(
         ids = list(found.ids if found else target or ())
         # the encoder reads the source, or the decoder goes on from it
         reads = flat.model.config.reads
-        context = [start] if reads or not source else source
+        context = [own.start] if reads or not source else source
         ended = [end] if found is None or found.finished else []
         encoder, decoder = source if reads else [], [*context, *ids, *ended]
         whole = named(own, decoder)
@@ -94,7 +93,7 @@ def write(
     search: Mapping[str, Any],
 ) -> tuple[Hypothesis, SearchTree | None]:
     """The output, and the search that found it."""
-    record: Record = {}
+    record: BeamRecord = {}
     tap = Trace(edits.taps) if edits.taps else None
     found = decode(flat, [source], options, record=record, tap=tap, **search)[0][0]
     if not record:

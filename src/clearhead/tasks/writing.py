@@ -72,8 +72,6 @@ class Writer(User):
         super().__init__(model, tokenizers, config, name)
         self.flat = laid_out(model)
         self.window = self.limit_of(config.data.window, n_marks=0)
-        specials = range(len(self.tokenizer.vocabulary.specials))
-        self.blocked = tuple(token for token in specials if token != self.tokenizer.end)
 
     @staticmethod
     def suits(config: Config) -> bool:
@@ -160,7 +158,6 @@ class Writer(User):
             edit=edit,
             decoded=lambda ids: as_text(self.tokenizer, context, ids),
             end=self.tokenizer.pad,
-            blocked=self.blocked,
         )
 
     def read(self, prompt: str) -> list[int]:
@@ -184,7 +181,6 @@ class Writer(User):
                 options.but(max_length=n_written + n_new, n_best=1),
                 prefix=ids[len(ids) - n_written :],
                 end=self.tokenizer.pad,
-                blocked=self.blocked,
                 should_stop=should_stop,
             )
             if len(found.ids) == n_written:  # the rules leave no token to choose

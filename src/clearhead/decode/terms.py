@@ -1,8 +1,8 @@
-"""Terms that must appear: beam search in which hypotheses compete with those that hold as much of the terms.
+"""Terms that must appear: beam search where hypotheses compete with those that hold as much of them.
 
-Left to themselves, hypotheses that take up a term early would lose to those that have yet to pay for it. So the beam is
-shared out among the numbers of term tokens held (dynamic beam allocation, Post & Vilar 2018), and an output may only
-end when it holds every term.
+Left to themselves, hypotheses that take up a term early would lose to those that have yet to pay for
+it. So the beam is shared out among the numbers of term tokens held (lexically constrained decoding
+by dynamic beam allocation, Post & Vilar 2018), and an output may only end when it holds every term.
 """
 
 import math
@@ -14,13 +14,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from clearhead.decode.beam import Beam, Choice, Picks, Place
-from clearhead.decode.hypothesis import Hypothesis, Node
-from clearhead.decode.plan import Plan, Sentence, Term
-from clearhead.decode.ranking import Ranking
-
-Pick = tuple[float, int, int]
-"""Cumulative score, parent and token."""
+from clearhead.decode.hypothesis import TokenNode
+from clearhead.decode.request import Request, Sentence, Term
+from clearhead.decode.search import Best, Pick, Result, Slot, totals_of
 
 
 @dataclass(frozen=True)
@@ -32,13 +28,12 @@ class Progress:
     tail: tuple[int, ...] = ()
 
     def after(self, token: int) -> "Progress":
-        """The same text with one more token; a term that is asked for twice is met by two occurrences."""
+        """The same text with one more token; a term asked for twice is met by two occurrences."""
         tail = (*self.tail, token)
         new: dict[Term, int] = {}
-        for index, term in enumerate(self.terms):
-            if index not in self.met and any(
-                tail[-len(spelling) :] == spelling for spelling in term
-            ):
+        for index in self.missing:
+            term = self.terms[index]
+            if any(tail[-len(spelling) :] == spelling for spelling in term):
                 new.setdefault(term, index)
         longest = max((len(spelling) for term in self.terms for spelling in term), default=0)
         return Progress(self.terms, self.met | frozenset(new.values()), tail[-longest:])
@@ -48,7 +43,7 @@ class Progress:
         return tuple(index for index in range(len(self.terms)) if index not in self.met)
 
     def begun(self) -> Iterator[tuple[Term, tuple[int, ...], int]]:
-        """Each spelling of a missing term with how many of its tokens stand at the end of the text, from 0 up."""
+        """Each spelling of a missing term with how many of its tokens end the text, from 0 up."""
         for index in self.missing:
             for spelling in self.terms[index]:
                 for n in range(len(spelling)):
@@ -64,9 +59,8 @@ class Progress:
     def n_to_come(self) -> int:
         """Tokens that are still needed at least."""
         saved = (shortest(term) - len(spelling) + n for term, spelling, n in self.begun())
-        return sum(shortest(self.terms[index]) for index in self.missing) - max(
-            0, max(saved, default=0)
-        )
+        needed = sum(shortest(self.terms[index]) for index in self.missing)
+        return needed - max(0, max(saved, default=0))
 
 
 def shortest(term: Term) -> int:
@@ -81,21 +75,21 @@ def progress_of(terms: tuple[Term, ...], ids: Iterable[int]) -> Progress:
     return progress
 
 
-class TermPlace(Place):
+class TermSlot(Slot):
     """A sentence whose hypotheses know which terms they hold."""
 
-    def __init__(self, sentence: Sentence, root: Node | None, plan: Plan, ranking: Ranking) -> None:
-        super().__init__(sentence, root, plan, ranking)
+    def __init__(self, sentence: Sentence, root: TokenNode | None, request: Request) -> None:
+        super().__init__(sentence, root, request)
         self.progress = [progress_of(sentence.terms, sentence.prefix)]
         # Every number of tokens held has a place in the beam at least.
-        self.width = plan.options.beam + sum(map(shortest, sentence.terms))
+        self.width += sum(map(shortest, sentence.terms))
 
-    def grow(self, choices: Sequence[Choice]) -> None:
-        super().grow(choices)
-        if not self.stuck:
-            self.progress = [self.progress[parent].after(token) for _, parent, token, _ in choices]
+    def grow(self, picks: Sequence[Pick]) -> None:
+        super().grow(picks)
+        if picks:
+            self.progress = [self.progress[parent].after(token) for _, parent, token, _ in picks]
 
-    def result(self) -> tuple[Sentence, list[Hypothesis]]:
+    def result(self) -> Result:
         """Outputs that hold every term; there may be none."""
         self.totals = [
             -math.inf if progress.missing else total
@@ -103,19 +97,20 @@ class TermPlace(Place):
         ]
         return super().result()
 
-    def pick(self, totals: Float[Tensor, "W V"]) -> list[Pick]:
-        """The continuations that go on: taken in turn from those that hold all, all but one token, and so on."""
+    def pick(self, totals: Float[Tensor, "W V"], log_probs: Float[Tensor, "W V"]) -> list[Pick]:
+        """The continuations that go on: in turn from those that hold all, all but one token, and so on."""
         banks: dict[int, list[Pick]] = {}
-        for pick in self.candidates(totals):
-            _, parent, token = pick
-            n_to_come = self.progress[parent].after(token).n_to_come
+        for pick in self.candidates(totals, log_probs):
+            n_to_come = self.progress[pick[1]].after(pick[2]).n_to_come
             if self.length + 1 + n_to_come <= self.sentence.limit:
                 banks.setdefault(n_to_come, []).append(pick)
         ordered = [sorted(banks[n], reverse=True) for n in sorted(banks)]
         in_turn = [pick for turn in zip_longest(*ordered) for pick in turn if pick is not None]
         return sorted(in_turn[: self.width], reverse=True)
 
-    def candidates(self, totals: Float[Tensor, "W V"]) -> list[Pick]:
+    def candidates(
+        self, totals: Float[Tensor, "W V"], log_probs: Float[Tensor, "W V"]
+    ) -> list[Pick]:
         """The best continuations of all, the best of each hypothesis, and those that a term wants."""
         for row, progress in enumerate(self.progress):
             if progress.missing:
@@ -129,33 +124,28 @@ class TermPlace(Place):
             for token in progress.wanted
         ]
         places = list(dict.fromkeys(best))
-        values = totals.flatten()[places].tolist()
+        values, chosen = (x.flatten()[places].tolist() for x in (totals, log_probs))
         return [
-            (value, *divmod(place, n_tokens))
-            for value, place in zip(values, places, strict=True)
+            (value, *divmod(place, n_tokens), log_prob)
+            for value, place, log_prob in zip(values, places, chosen, strict=True)
             if value > -math.inf
         ]
 
 
-class TermBeam(Beam):
-    """A batch of sentences with terms."""
+class WithTerms(Best):
+    """A way of choosing: the best continuations that lead to all terms."""
 
-    place_type = TermPlace
-    places: Sequence[TermPlace]
+    slot = TermSlot
 
-    @property
-    def width(self) -> int:
-        return max(place.width for place in self.places)
-
-    def pick(self, ruled: Float[Tensor, "N W V"]) -> Picks:
-        totals = self.totals[..., None] + ruled
-        picks = [
-            place.pick(totals[index, : len(place.rows)]) for index, place in enumerate(self.places)
+    def pick(
+        self,
+        slots: Sequence[Slot],
+        ruled: Float[Tensor, "N W V"],
+        log_probs: Float[Tensor, "N W V"],
+    ) -> list[list[Pick]]:
+        totals = totals_of(slots, ruled)[..., None] + ruled
+        return [
+            slot.pick(totals[index, :n_rows], log_probs[index, :n_rows])
+            for index, slot in enumerate(slots)
+            if isinstance(slot, TermSlot) and (n_rows := len(slot.rows))
         ]
-        width = max(1, *map(len, picks))
-        full = [pick + [(-math.inf, 0, self.plan.end)] * (width - len(pick)) for pick in picks]
-        columns = [
-            torch.tensor([[each[i] for each in row] for row in full], device=ruled.device)
-            for i in range(3)
-        ]
-        return columns[0], columns[1], columns[2]

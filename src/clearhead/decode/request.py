@@ -7,17 +7,21 @@ import torch
 
 from clearhead.config import DecodeConfig
 from clearhead.decode.flat import FlatTransformer
-from clearhead.decode.hypothesis import Record
+from clearhead.decode.hypothesis import BeamRecord
 from clearhead.errors import ModelError
 from clearhead.model import Tap, Transformer
+from clearhead.text import END, SPECIALS, START
 
+DEFAULTS = DecodeConfig()
+BLOCKED = tuple(token for token in range(len(SPECIALS)) if token != END)
+"""Tokens that no output holds: every special one but the end."""
 Models = Transformer | FlatTransformer | Sequence[Transformer | FlatTransformer]
-"""One model or an ensemble; flat ones are laid out for decoding, which is worth keeping between calls."""
+"""One model or an ensemble; those that are laid out for decoding are worth keeping between calls."""
 Term = tuple[tuple[int, ...], ...]
 """A term that must appear, in any one of its spellings (with and without a leading space, say)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sentence:
     """One source and what is asked of its output."""
 
@@ -26,7 +30,7 @@ class Sentence:
     source: tuple[int, ...]
     """What the encoder reads; nothing, for a model without one."""
     prompt: tuple[int, ...]
-    """What the decoder has read before the first choice: the start token or a context, then the prefix."""
+    """What the decoder reads before the first choice: the start token or a context, and the prefix."""
     n_prefix: int
     """How many of the prompt's last tokens are the beginning of the output."""
     limit: int
@@ -47,28 +51,21 @@ def never() -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, kw_only=True)
+class Request:
     """What holds for all sentences of one call."""
 
     models: tuple[FlatTransformer, ...]
     options: DecodeConfig
-    start: int = 1
-    end: int = 2
-    blocked: tuple[int, ...] = ()
-    """Tokens that are never chosen."""
+    end: int = END
+    blocked: tuple[int, ...] = BLOCKED
     tap: Tap | None = None
-    record: Record | None = None
+    record: BeamRecord | None = None
     should_stop: Callable[[], bool] = never
 
     @property
     def device(self) -> torch.device:
         return self.models[0].model.device
-
-    @property
-    def reads(self) -> bool:
-        """There is an encoder, which reads the source; else the decoder goes on from it."""
-        return self.models[0].config.reads
 
     def sentence(
         self,
@@ -77,27 +74,24 @@ class Plan:
         prefix: Sequence[int] = (),
         terms: Sequence[Term] = (),
     ) -> Sentence:
-        """A source as these models read it: the encoder, or the decoder where there is no encoder."""
-        context = (self.start,) if self.reads or not source else tuple(source)
+        """A source as these models read it: their encoder, or their decoder where there is none."""
+        reads = self.models[0].config.reads
+        context = (START,) if reads or not source else tuple(source)
         longest = self.options.max_length or len(source) + self.options.max_extra
-        limit = max(len(prefix) + 1, min(longest, self.positions_left(len(context))))
         return Sentence(
-            index,
-            tuple(source) if self.reads else (),
-            (*context, *prefix),
-            len(prefix),
-            limit,
-            self.options.min_length,
-            tuple(terms),
+            index=index,
+            source=tuple(source) if reads else (),
+            prompt=(*context, *prefix),
+            n_prefix=len(prefix),
+            limit=max(len(prefix) + 1, min(longest, self.positions_left(len(context)))),
+            min_length=self.options.min_length,
+            terms=tuple(terms),
         )
 
     def positions_left(self, n_context: int) -> int:
-        """Tokens that learned positions allow after a context; the last one is never read, so needs none."""
-        ends = [
-            model.config.max_positions
-            for model in self.models
-            if model.config.positions == "learned"
-        ]
+        """Tokens that learned positions allow after a context; the last one needs none: it is not read."""
+        configs = [each.config for each in self.models]
+        ends = [each.max_positions for each in configs if each.positions == "learned"]
         return min(ends, default=2**31) - n_context + 1
 
 
@@ -112,12 +106,10 @@ def checked(models: Models) -> tuple[FlatTransformer, ...]:
     flat = tuple(laid_out(each) if isinstance(each, Transformer) else each for each in models)
     kinds = {(each.config.family, each.config.vocab_size) for each in flat}
     if len(kinds) != 1 or not all(each.config.writes for each in flat):
-        found = (
-            ", ".join(f"{family} of {n_tokens} tokens" for family, n_tokens in sorted(kinds))
-            or "no model"
-        )
+        found = ", ".join(f"{family} of {n_tokens} tokens" for family, n_tokens in sorted(kinds))
         raise ModelError(
-            f"Decoding needs models that write, all of one family and with one vocabulary.\nFound: {found}.",
+            "Decoding needs models that write, all of one family and with one vocabulary.\n"
+            f"Found: {found or 'no model'}.",
             "Give runs that were trained with the same tokenizer.",
         )
     assert not any(each.model.training for each in flat), "a model that decodes is in eval mode"

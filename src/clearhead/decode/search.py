@@ -1,0 +1,282 @@
+"""The search: at each step the hypotheses of every sentence go on, in one way of choosing or another.
+
+Greedy search takes the best token, sampling one drawn at random, beam search the best few
+continuations of the best few hypotheses. A hypothesis that ends is put aside and its place in the
+beam is free until the next step; so a beam of 1 is greedy. A sentence is done when no living
+hypothesis can still become better than the worst finished one that is kept (early stopping).
+"""
+
+import math
+import random
+from bisect import insort
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import compress
+from typing import TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from clearhead.decode.choose import NOTHING, Rules, drawn_tokens, top
+from clearhead.decode.engine import Engine, engine_for, padded
+from clearhead.decode.hypothesis import (
+    BeamCandidate,
+    Fate,
+    Hypothesis,
+    Ranking,
+    TokenNode,
+    chain,
+)
+from clearhead.decode.request import Request, Sentence
+
+Result = tuple[Sentence, list[Hypothesis]]
+"""A sentence and its outputs, best first."""
+Pick = tuple[float, int, int, float]
+"""A continuation: cumulative score, parent, token and the token's own log-probability."""
+Number = TypeVar("Number", int, float)
+
+
+class Slot:
+    """A sentence in the batch: its living hypotheses and its finished ones."""
+
+    def __init__(self, sentence: Sentence, root: TokenNode | None, request: Request) -> None:
+        self.sentence, self.request, self.ranking = sentence, request, Ranking(request.options)
+        self.width, self.n_best, self.end = (
+            request.options.beam,
+            request.options.n_best,
+            request.end,
+        )
+        self.length = sentence.n_prefix
+        self.rows: list[TokenNode | None] = [root]  # None: before the first token
+        self.parents: list[int] = []
+        self.tokens: list[int] = []
+        # Minus infinity: it has ended, or never was.
+        self.totals = [0.0 if root is None else sum(root.path()[1])]
+        self.finished: list[Hypothesis] = []
+        self.done = False
+
+    def grow(self, picks: Sequence[Pick]) -> None:
+        """The hypotheses become the best of these, which come best first; those that end are put aside.
+
+        Where the rules allow no continuation, they stay as they are.
+        """
+        if self.request.record is not None:
+            self.note(picks)
+        if not picks or picks[0][0] == -math.inf:
+            self.done = True
+            return
+        before, self.rows, self.totals, end = self.rows, [], [], self.end
+        self.parents, self.tokens, self.length = [], [], self.length + 1
+        for total, parent, token, log_prob in picks[: self.width]:
+            node = TokenNode(token, log_prob, before[parent], self.length)
+            self.rows.append(node)
+            self.parents.append(parent)
+            self.tokens.append(token)
+            if token == end and total > -math.inf:
+                self.finish(node, total)
+            self.totals.append(-math.inf if token == end else total)
+        limit, best = self.sentence.limit, max(self.totals)
+        self.done = self.length >= limit or best == -math.inf
+        if not self.done and len(self.finished) == self.n_best:
+            best_case = self.ranking.best_case(best, self.length, limit)
+            self.done = best_case <= self.finished[-1].score
+
+    def finish(self, node: TokenNode, total: float) -> None:
+        """Puts a hypothesis that has ended among the best."""
+        ended = self.ranking.hypothesis(node, total, finished=True)
+        insort(self.finished, ended, key=lambda each: -each.score)
+        del self.finished[self.n_best :]
+
+    def result(self) -> Result:
+        """The best finished hypotheses; where there are too few, the best of the others behind them."""
+        others = [
+            self.ranking.hypothesis(row, total, finished=False)
+            for total, row in zip(self.totals, self.rows, strict=True)
+            if total > -math.inf
+        ]
+        others.sort(key=lambda each: -each.score)
+        return self.sentence, (self.finished + others)[: self.n_best]
+
+    def note(self, picks: Sequence[Pick]) -> None:
+        """Writes down what was considered, and what became of it."""
+        assert self.request.record is not None, "there is a record to write to"
+        candidates = []
+        for rank, (total, parent, token, log_prob) in enumerate(picks):
+            kept: Fate = "finished" if token == self.end else "kept"
+            candidate = BeamCandidate(
+                rank=rank,
+                parent=parent,
+                token=token,
+                log_prob=log_prob,
+                cumulative=total,
+                fate=kept if rank < self.width else "pruned",
+            )
+            if total > -math.inf:
+                candidates.append(candidate)
+        self.request.record.setdefault(self.sentence.index, []).append(candidates)
+
+    @cached_property
+    def random(self) -> random.Random:
+        """Seeded by what is asked, so that neighbours in a batch and the order do not matter."""
+        asked = self.sentence.source, self.sentence.prompt, self.sentence.draw
+        return random.Random(repr((self.request.options.seed, asked)))  # noqa: S311
+
+    def chance(self) -> float:
+        """From 0 to below 1, in steps coarse enough never to be rounded up to 1."""
+        return self.random.getrandbits(32) / 2**32
+
+
+class Best:
+    """A way of choosing: the best continuations; greedy where there is one hypothesis."""
+
+    slot: type[Slot] = Slot
+
+    def __init__(self, request: Request) -> None:
+        self.options, self.width = request.options, request.options.beam
+        # Where the search is recorded, as many that do not go on are noted as do.
+        self.n_picked = self.width * (1 if request.record is None else 2)
+
+    def pick(
+        self,
+        slots: Sequence[Slot],
+        ruled: Float[Tensor, "N W V"],
+        log_probs: Float[Tensor, "N W V"],
+    ) -> list[list[Pick]]:
+        """For each sentence its continuations, best first; `ruled` is what to choose by."""
+        if self.n_picked == 1:
+            return one_each(slots, top(ruled, 1)[1][..., 0], log_probs)
+        n_each = min(self.n_picked, ruled.size(2))
+        values, tokens = top(ruled, n_each)
+        totals = (totals_of(slots, ruled)[..., None] + values).flatten(1)  # (N, W * n_each)
+        best = totals.topk(min(self.n_picked, totals.size(1)))
+        parents = best.indices // n_each
+        tokens = tokens.flatten(1).gather(1, best.indices)
+        chosen = log_probs.flatten(1).gather(1, parents * log_probs.size(2) + tokens)
+        columns = (column.tolist() for column in (best.values, parents, tokens, chosen))
+        return [list(zip(*rows, strict=True)) for rows in zip(*columns, strict=True)]
+
+
+class Drawn(Best):
+    """A way of choosing: one continuation, drawn at random (sampling)."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request)
+        self.width = 1
+
+    def pick(
+        self,
+        slots: Sequence[Slot],
+        ruled: Float[Tensor, "N 1 V"],
+        log_probs: Float[Tensor, "N 1 V"],
+    ) -> list[list[Pick]]:
+        tokens = drawn_tokens(ruled, self.options, [slot.chance() for slot in slots])
+        return one_each(slots, tokens, log_probs)
+
+
+def one_each(
+    slots: Sequence[Slot], tokens: Int[Tensor, "N 1"], log_probs: Float[Tensor, "N 1 V"]
+) -> list[list[Pick]]:
+    """These tokens, one for each sentence."""
+    chosen = log_probs.gather(2, tokens[..., None]).flatten().tolist()
+    return [
+        [(slot.totals[0] + log_prob, 0, token, log_prob)]
+        for slot, token, log_prob in zip(slots, tokens.flatten().tolist(), chosen, strict=True)
+    ]
+
+
+def totals_of(slots: Sequence[Slot], like: Float[Tensor, "N W V"]) -> Float[Tensor, "N W"]:
+    """The cumulative scores of all hypotheses; sentences with fewer are filled up."""
+    return filled([slot.totals for slot in slots], -math.inf, like.device).to(like.dtype)
+
+
+def filled(
+    rows: Sequence[list[Number]], fill: Number, device: torch.device
+) -> Shaped[Tensor, "N W"]:
+    """Rows made as long as the longest; numpy reads lists several times faster than torch."""
+    width = max(map(len, rows))
+    full = [row if len(row) == width else row + [fill] * (width - len(row)) for row in rows]
+    return torch.from_numpy(np.array(full)).to(device)
+
+
+class Search:
+    """Sentences that are decoded together, and may come and go."""
+
+    def __init__(self, request: Request, sentences: Sequence[Sentence], way: Best) -> None:
+        self.request, self.way, self.rules = request, way, Rules(request)
+        self.engine, self.device = engine_for(request), request.device
+        log_probs, roots = begin(self.engine, sentences, way.width)
+        self.slots = [way.slot(*pair, request) for pair in zip(sentences, roots, strict=True)]
+        self.choose(log_probs)
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def advance(self) -> None:
+        """One more token for every hypothesis."""
+        tokens = filled([slot.tokens for slot in self.slots], 0, self.device)
+        parents = filled([slot.parents for slot in self.slots], 0, self.device)
+        self.choose(self.engine.step(tokens, parents))
+
+    def choose(self, log_probs: Float[Tensor, "N W V"]) -> None:
+        """The hypotheses of the next step, out of all continuations."""
+        slots = self.slots
+        short = [i for i, slot in enumerate(slots) if slot.length < slot.sentence.min_length]
+        ruled = self.rules(log_probs, short, self.written)
+        for slot, picks in zip(slots, self.way.pick(slots, ruled, log_probs), strict=True):
+            slot.grow(picks)
+
+    def written(self) -> Int[Tensor, "N W T"]:
+        """What each hypothesis has written, ending in the same column; shorter texts are filled up."""
+        paths = [[row.path()[0] if row else [] for row in slot.rows] for slot in self.slots]
+        length = max(len(path) for rows in paths for path in rows)
+        full = [[[NOTHING] * (length - len(path)) + path for path in rows] for rows in paths]
+        width = max(map(len, full))
+        full = [rows + [[NOTHING] * length] * (width - len(rows)) for rows in full]
+        texts = torch.tensor(full, dtype=torch.long, device=self.device)
+        return texts.view(len(full), width, length)
+
+    def take(self, leaves: Callable[[Slot], bool]) -> list[Result]:
+        """The sentences that leave the batch, with their outputs as they are now."""
+        leaving = [leaves(slot) for slot in self.slots]
+        if not any(leaving):
+            return []
+        results = [slot.result() for slot in compress(self.slots, leaving)]
+        places = staying(leaving)
+        self.slots = [self.slots[place] for place in places]
+        if places:
+            self.engine.keep(torch.tensor(places, device=self.device))
+        return results
+
+    def take_done(self) -> list[Result]:
+        """The sentences that are finished leave the batch."""
+        return self.take(lambda slot: slot.done)
+
+    def join(self, other: "Search") -> None:
+        """The sentences of another search, for the same models and options, come in below."""
+        if not self.slots:
+            self.engine, self.slots = other.engine, other.slots
+        elif other.slots:
+            self.engine.join(other.engine)
+            self.slots += other.slots
+
+
+def begin(
+    engine: Engine, sentences: Sequence[Sentence], width: int
+) -> tuple[Float[Tensor, "N 1 V"], list[TokenNode | None]]:
+    """The log-probabilities of the first token to choose, and the prefixes that are already written."""
+    log_probs = engine.read(sentences, width)
+    if log_probs.size(1) == 1:
+        return log_probs, [None] * len(sentences)
+    prefixes = [sentence.prefix for sentence in sentences]
+    tokens = padded(prefixes, log_probs.device, left=True)
+    written = log_probs[:, :-1].gather(2, tokens[..., None])[..., 0].tolist()
+    return log_probs[:, -1:], [chain(*pair) for pair in zip(prefixes, written, strict=True)]
+
+
+def staying(leaving: Sequence[bool]) -> list[int]:
+    """The places of those that stay; the last fill the gaps, so that the fewest are moved."""
+    n_staying = len(leaving) - sum(leaving)
+    last = iter([place for place in range(n_staying, len(leaving)) if not leaving[place]])
+    return [next(last) if leaving[place] else place for place in range(n_staying)]
