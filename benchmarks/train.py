@@ -196,7 +196,8 @@ def measured(
             orders.send(numbers)
             seconds = orders.recv()
             if repeat:  # the first round warms up
-                speeds[name].append(sum(some[number].n_tokens for number in numbers) / seconds)
+                n_tokens = sum(int(some[number].judged.sum()) for number in numbers)
+                speeds[name].append(n_tokens / seconds)
                 if name == "clearhead":
                     shares.append(
                         sum(flops(config, some[number]) for number in numbers) / seconds / limit
