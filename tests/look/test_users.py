@@ -253,4 +253,6 @@ def test_what_cannot_be_shown_is_told_in_three_lines(runs, capsys, options):
 
 def test_an_ensemble_is_looked_into_through_its_first_model(runs):
     both = Translator.load(runs / "translation", runs / "translation")
-    assert both.look(TEXTS[0]).model is both.models[0]
+    look = both.look(TEXTS[0])
+    assert look.model is both.models[0]
+    assert "note: only the first of 2 models" in str(look)

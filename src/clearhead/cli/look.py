@@ -6,12 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clearhead.cli.options import decode_config
 from clearhead.errors import DataError, TextError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from clearhead.look import LabelledTensor, Look
+    from clearhead.look.by_hand import ByHand
+    from clearhead.look.film import Film
+
+
+NO_SEARCH = "There was no search: nothing was written, or tokens were drawn at random."
 
 
 def look(
@@ -82,9 +88,9 @@ def look(
     console = Console(highlight=False, markup=False, soft_wrap=True)
     user = load(run)
     if ablate:
-        return ablated(console, user, ablate)
+        return print_ablation(console, user, ablate)
     if film and text is None and output is None:
-        return play(console, run, user, head)
+        return play_film(console, run, user, head)
     found = looked(user, text, target, edit, settings or [])
     if film:
         found = replace(found, film=film_in(run))
@@ -93,75 +99,59 @@ def look(
     if save:
         found.save(save)
     if picture:
-        found.picture(f"{chosen_head(found, head)}.pattern").save(picture)
+        found.picture(f"{head or best_head(found)}.pattern").save(picture)
     if guide:
-        guided(found, guide)
-    if not (output or save or picture or guide):
-        shown(console, found, head, by_hand or [], reasons, search)
+        write_guide(found, guide)
+    if output or save or picture or guide:
+        return None
+    if by_hand:
+        console.print(str(derivation(found, by_hand)))
+    elif reasons:
+        console.print(str(found.reasons()))
+    elif search:
+        console.print(str(found.beam or NO_SEARCH))
+    elif head:
+        draw_matrix(console, found.attention(head))
+        console.print(str(found.attention(head)))
+    else:
+        console.print(str(found))
+        if found.before is not None:
+            console.print(f"\n{found.change()}")
+        draw_matrix(console, overview(found))
     return None
-
-
-def guided(found: "Look", path: Path) -> None:
-    """The guide, and beside it the picture that it shows."""
-    from clearhead.look.guide import guide
-
-    image = path.with_suffix(".svg")
-    path.write_text(guide(found, image.name) + "\n", encoding="utf-8")
-    found.picture(f"{chosen_head(found, None)}.pattern").save(image)
 
 
 def looked(
     user: Any, text: str | None, target: str | None, edit: list[str] | None, sets: list[str]
 ) -> "Look":
-    """The look that a command line asks for; not every task takes a target or settings of decoding."""
-    from clearhead.config import with_settings
-
+    """The look that is asked for; not every task takes a target or settings of decoding."""
     line = sys.stdin.readline().removesuffix("\n") if text is None else text
-    writes = user.config.model.family != "encoder"
-    if target is not None and not writes:
+    options: dict[str, Any] = {"edit": edit}
+    if user.config.model.writes:
+        options |= {"target": target, "decode": decode_config(user.config, sets)}
+    elif target is not None:
         raise TextError("A model that reads and does not write has no --target.", "Leave it out.")
-    options = with_settings(user.config, sets).decode.model_dump() if sets and writes else {}
-    result: Look = user.look(
-        line, edit=edit, **({"target": target} if target is not None else {}), **options
-    )
+    result: Look = user.look(line, **options)
     return result
 
 
-def shown(
-    console: "Console",
-    found: "Look",
-    head: str | None,
-    by_hand: list[str],
-    reasons: bool,
-    search: bool,
-) -> None:
-    """The answer to what was asked; if nothing was, the output and where the model looked."""
-    if by_hand:
-        path, *cell = by_hand
-        if len(cell) != 2 or not all(each.isdigit() for each in cell):
-            raise DataError(
-                "--by-hand takes a path, a row and a column.",
-                "For example: decoder.0.self.1.pattern 2 1",
-            )
-        console.print(str(found.by_hand(path, int(cell[0]), int(cell[1]))))
-    elif reasons:
-        console.print(str(found.reasons()))
-    elif search:
-        console.print(
-            str(
-                found.beam
-                or "There was no search: nothing was written, or tokens were drawn at random."
-            )
-        )
-    elif head:
-        matrix = found.attention(head)
-        draw(console, matrix)
-        console.print(str(matrix))
-    else:
-        console.print(str(found))
-        if found.before is not None:
-            console.print(f"\n{found.change()}")
-        draw(console, overview(found))
+def derivation(found: "Look", asked: list[str]) -> "ByHand":
+    """How one number came about."""
+    match asked:
+        case [path, row, col] if row.isdigit() and col.isdigit():
+            return found.by_hand(path, int(row), int(col))
+    raise DataError(
+        "--by-hand takes a path, a row and a column.", "For example: decoder.0.self.1.pattern 2 1"
+    )
+
+
+def write_guide(found: "Look", path: Path) -> None:
+    """Write the guide, and beside it the picture that it shows."""
+    from clearhead.look.guide import guide
+
+    image = path.with_suffix(".svg")
+    path.write_text(guide(found, image.name) + "\n", encoding="utf-8")
+    found.picture(f"{best_head(found)}.pattern").save(image)
 
 
 def overview(found: "Look") -> "LabelledTensor":
@@ -171,16 +161,16 @@ def overview(found: "Look") -> "LabelledTensor":
     return found.alignment().matrix
 
 
-def chosen_head(found: "Look", head: str | None) -> str:
-    if head:
-        return head
-    return (
-        found.alignment().head if found.family == "encoder-decoder" else f"{found.attentions[-1]}.0"
-    )
+def best_head(found: "Look") -> str:
+    """The one that aligns best, or the first of the last attention."""
+    aligns = found.family == "encoder-decoder"
+    return found.alignment().head if aligns else f"{found.attentions[-1]}.0"
 
 
-def draw(console: "Console", matrix: "LabelledTensor") -> None:
-    """A matrix in colours, two rows to a line: the upper is named on the left, the lower on the right."""
+def draw_matrix(console: "Console", matrix: "LabelledTensor") -> None:
+    """Print a matrix in colours, two rows to a line: one named on the left, one on the right."""
+    from itertools import zip_longest
+
     from rich.text import Text
 
     from clearhead.look.labelled import Heatmap
@@ -193,63 +183,52 @@ def draw(console: "Console", matrix: "LabelledTensor") -> None:
     rows, columns = matrix.labels
     margin = max(map(len, rows), default=0)
     console.print(" ".join([" " * margin, *columns]))
-    colours = [
-        [f"rgb({r},{g},{b})" for r, g, b in row] for row in Heatmap(matrix).colours().tolist()
-    ]
-    for number in range(0, len(rows), 2):
-        line = Text(rows[number].rjust(margin))
-        lower = colours[number + 1] if number + 1 < len(rows) else None
-        for place, label in enumerate(columns):
-            style = (
-                f"{colours[number][place]} on {lower[place]}" if lower else colours[number][place]
-            )
-            line.append(" ").append("▀" * len(label), style)
-        console.print(line.append(f"  {rows[number + 1]}" if lower else ""))
+    colours = Heatmap(matrix).colours().tolist()
+    shades = [["rgb({},{},{})".format(*colour) for colour in row] for row in colours]
+    named = list(zip(rows, shades, strict=True))
+    for (name, upper), (other, lower) in zip_longest(named[::2], named[1::2], fillvalue=("", [])):
+        line = Text(name.rjust(margin))
+        for label, above, below in zip_longest(columns, upper, lower):
+            line.append(" ").append("▀" * len(label), f"{above} on {below}" if below else above)
+        console.print(line.append(f"  {other}" if lower else ""))
 
 
-def film_in(run: str) -> Any:
+def film_in(run: str) -> "Film":
     from clearhead.folder import RunFolder
     from clearhead.look.film import film_of
 
     return film_of(RunFolder.open(run).film.lines())
 
 
-def play(console: "Console", run: str, user: Any, head: str | None) -> None:
-    """A head's attention on one sentence, frame after frame."""
+def play_film(console: "Console", run: str, user: Any, head: str | None) -> None:
+    """Print a head's attention on one sentence, frame after frame."""
     from clearhead.look import LabelledTensor
-    from clearhead.look.paths import without_head
+    from clearhead.look.paths import axes_of, without_head
 
     film = film_in(run)
-    path, number = without_head(head or f"{list(film.patterns)[-1]}.0")
-    if path not in film.patterns or (number or 0) >= film.patterns[path].shape[1]:
+    path, own = without_head(head or list(film.patterns)[-1])
+    number = own or 0
+    if path not in film.patterns or number >= film.patterns[path].shape[1]:
         raise DataError(
             f"There is no {head} in the film.",
             f"It shows {', '.join(film.patterns)}, heads counted from 0.",
         )
-    sides = {"source": film.probe.source, "target": film.probe.target}
-    texts = {
-        side: tuple((getattr(user, side, None) or user.tokenizer).tokens(ids))
-        for side, ids in sides.items()
-    }
-    own = path.partition(".")[0] == "encoder"
-    labels = (
-        texts["source" if own else "target"],
-        texts["source" if own or path.endswith("cross") else "target"],
+    _, *axes = axes_of(f"{path}.pattern")
+    tokenizers = [getattr(user, side, None) or user.tokenizer for side in axes]
+    labels = tuple(
+        tuple(tokenizer.tokens(getattr(film.probe, side)))
+        for tokenizer, side in zip(tokenizers, axes, strict=True)
     )
+    turning = film.turning_point(path, number)
     for place, (step, loss) in enumerate(zip(film.steps, film.losses, strict=True)):
-        turning = (
-            "  ← here it changed most" if place == film.turning_point(path, number or 0) else ""
-        )
-        title = f"step {step:,}, loss {loss:.3f}: {path}, head {number or 0}{turning}"
-        draw(
-            console,
-            LabelledTensor(
-                title, film.patterns[path][place, number or 0], ("rows", "columns"), labels
-            ),
-        )
+        note = "  ← here it changed most" if place == turning else ""
+        title = f"step {step:,}, loss {loss:.3f}: {path}, head {number}{note}"
+        values = film.patterns[path][place, number]
+        draw_matrix(console, LabelledTensor(title, values, tuple(axes), labels))
 
 
-def ablated(console: "Console", user: Any, files: list[str]) -> None:
+def print_ablation(console: "Console", user: Any, files: list[str]) -> None:
+    """Print what becomes of loss and BLEU without each head."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
@@ -263,11 +242,8 @@ def ablated(console: "Console", user: Any, files: list[str]) -> None:
             "Try --edit silence:encoder.0.self.1",
         )
     examples = [(pair.source, pair.target) for pair in pairs(*map(Path, files))]
-    columns = (
-        TextColumn("silencing"),
-        BarColumn(),
-        TextColumn("{task.completed} of {task.total} heads"),
-    )
+    counted = TextColumn("{task.completed} of {task.total} heads")
+    columns = (TextColumn("silencing"), BarColumn(), counted)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
         found = ablate_heads(

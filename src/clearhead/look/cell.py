@@ -52,16 +52,24 @@ class Cell:
     def pre(self) -> bool:
         return self.look.model.config.norm == "pre"
 
+    @property
+    def left(self) -> str:
+        """What a sub-layer leaves in the stream."""
+        return "add" if self.pre else "norm"
+
     def stream(self) -> tuple[str, Vector]:
         """What passes by a sub-layer and is added to its output (the residual stream)."""
-        after_self = "self.add" if self.pre else "self.norm"
         block, _, kind = self.part.rpartition(".")
-        name = {"self": "resid_pre", "cross": after_self, "ff": "resid_mid"}[kind]
+        name = {"self": "resid_pre", "cross": f"self.{self.left}", "ff": "resid_mid"}[kind]
         return f"{block}.{name}", double(self.look.seen[f"{block}.{name}"])
 
     def entry(self) -> tuple[str, Vector]:
         """What a sub-layer reads."""
         return (f"{self.part}.norm", self.seen("norm")) if self.pre else self.stream()
+
+    def copied(self, path: str) -> Lines:
+        """The same number stands at another path."""
+        return [(path, float(double(self.look.seen[path])[self.row, self.col]))]
 
     def dot(
         self,
@@ -80,18 +88,22 @@ class Cell:
             lines.append((f"+ bias {bias[place]:.4f}", total + float(double(bias)[place])))
         return lines
 
+    def linear(self, x: tuple[str, Vector], matrix: str, layer: nn.Linear, place: int) -> Lines:
+        """What comes in, times a column of a layer's matrix, and its bias."""
+        return self.dot(x, (f"{matrix} column", double(layer.weight)[place]), layer.bias, place)
+
     # Attention
 
     def projected(self, name: Literal["q", "k", "v"]) -> Lines:
-        """A query, key or value: what the sub-layer reads, or the encoder's output, times a column of its matrix."""
+        """A query, key or value of what the sub-layer reads, or of the encoder's output."""
         path, x = self.entry()
         if self.kind == "cross" and name != "q":
             path, x = "encoder.out", double(self.look.seen["encoder.out"])
         qkv, config = self.look.part(self.part).qkv, self.look.model.config
         # queries, keys and values stand one above the other, and in each of them the heads
         first = "qkv".index(name) * config.d_model + self.head * (config.d_model // config.n_heads)
-        column = f"W_{name.upper()} column", double(qkv.weight)[first + self.col]
-        return self.dot((f"{path}[{self.row}]", x[self.row]), column, qkv.bias, first + self.col)
+        came = f"{path}[{self.row}]", x[self.row]
+        return self.linear(came, f"W_{name.upper()}", qkv, first + self.col)
 
     def scores(self) -> Lines:
         q, k = self.seen("q")[self.head, self.row], self.seen("k")[self.head, self.col]
@@ -131,12 +143,14 @@ class Cell:
 
     def out(self) -> Lines:
         """The output of an attention, of a feed-forward network or of a whole stack."""
-        if "." not in self.part:
-            return self.stack_out()
-        out = self.look.part(self.part).out
-        name, matrix = ("hidden", "W₂ column") if self.kind == "ff" else ("concat", "W_O column")
-        column = matrix, double(out.weight)[self.col]
-        return self.dot((name, self.seen(name)[self.row]), column, out.bias, self.col)
+        if "." in self.part:
+            name, matrix = ("hidden", "W₂") if self.kind == "ff" else ("concat", "W_O")
+            layer = self.look.part(self.part).out
+            return self.linear((name, self.seen(name)[self.row]), matrix, layer, self.col)
+        stack = getattr(self.look.model, self.stack)
+        last = f"{self.stack}.{len(stack.layers) - 1}.resid_post"
+        through_norm = self.pre and self.normed(last, double(self.look.seen[last]), stack.norm)
+        return through_norm or self.copied(last)
 
     # Add & norm
 
@@ -154,7 +168,7 @@ class Cell:
         row = x[self.row]
         self.operands[name] = row
         mean, deviation = float(row.mean()), math.sqrt(row.var() + self.look.model.config.norm_eps)
-        weights = {key: double(weight) for key, weight in norm.named_parameters()}
+        weights = {key: float(double(weight)[self.col]) for key, weight in norm.named_parameters()}
         value = (float(row[self.col]) - mean) / deviation
         lines = [
             (f"{name}[{self.row}, {self.col}]", float(row[self.col])),
@@ -162,19 +176,18 @@ class Cell:
             ("deviation of the row, √(variance + ε)", deviation),
             ("(x − mean) ÷ deviation", value),
         ]
-        for key, sign in (("weight", "×"), ("bias", "+")):
-            if key in weights:
-                number = float(weights[key][self.col])
-                value = value * number if key == "weight" else value + number
-                lines.append((f"{sign} {'gain' if key == 'weight' else key} {number:.4f}", value))
+        if "weight" in weights:
+            lines.append((f"× gain {weights['weight']:.4f}", value := value * weights["weight"]))
+        if "bias" in weights:
+            lines.append((f"+ bias {weights['bias']:.4f}", value + weights["bias"]))
         return lines
 
     # Feed-forward
 
     def hidden_in(self) -> Lines:
-        (name, x), inner = self.entry(), self.look.part(self.part).inner
-        column = "W₁ column", double(inner.weight)[self.col]
-        return self.dot((f"{name}[{self.row}]", x[self.row]), column, inner.bias, self.col)
+        name, x = self.entry()
+        came, inner = (f"{name}[{self.row}]", x[self.row]), self.look.part(self.part).inner
+        return self.linear(came, "W₁", inner, self.col)
 
     def hidden(self) -> Lines:
         name = self.look.model.config.activation
@@ -218,13 +231,6 @@ class Cell:
         numbers = [float(row[self.row, self.col]) for row in rows]
         return [*zip(names, numbers, strict=True), ("sum", sum(numbers))]
 
-    def stack_out(self) -> Lines:
-        stack = getattr(self.look.model, self.stack)
-        last = f"{self.stack}.{len(stack.layers) - 1}.resid_post"
-        if self.pre:
-            return self.normed(last, double(self.look.seen[last]), stack.norm)
-        return self.copied(last)
-
     def resid_pre(self) -> Lines:
         before = int(self.kind) - 1
         first = f"{self.stack}.embedded"
@@ -232,13 +238,7 @@ class Cell:
 
     def resid_mid(self) -> Lines:
         last = "cross" if f"{self.part}.cross.out" in self.look.seen else "self"
-        return self.copied(f"{self.part}.{last}.{'add' if self.pre else 'norm'}")
-
-    def resid_post(self) -> Lines:
-        return self.copied(f"{self.part}.ff.{'add' if self.pre else 'norm'}")
-
-    def copied(self, path: str) -> Lines:
-        return [(path, float(double(self.look.seen[path])[self.row, self.col]))]
+        return self.copied(f"{self.part}.{last}.{self.left}")
 
     # Out of the model
 
@@ -284,7 +284,7 @@ RULES: dict[str, Callable[[Cell], Lines]] = {
     "hidden": Cell.hidden,
     "resid_pre": Cell.resid_pre,
     "resid_mid": Cell.resid_mid,
-    "resid_post": Cell.resid_post,
+    "resid_post": lambda cell: cell.copied(f"{cell.part}.ff.{cell.left}"),
     "logits": Cell.logits,
     "probs": Cell.probs,
     "classes": Cell.classes,

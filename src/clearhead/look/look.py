@@ -59,6 +59,7 @@ class Look(Replay):
 
     def __str__(self) -> str:
         lines = [f"{self.input} → {self.output}", *(f"edited: {edit}" for edit in self.edits)]
+        lines += [f"note: {note}" for note in self.notes]
         if self.source:
             lines.append("read: " + " ".join(token.text for token in self.source))
         if self.classes:

@@ -3,19 +3,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
 from clearhead import metrics
-
-if TYPE_CHECKING:
-    from clearhead.tasks.translation import Translator
+from clearhead.tasks.translation import Translator
 
 Pairs = Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HeadMap:
     """The change that silencing each head makes, by its path: `decoder.1.cross.3`."""
 
@@ -39,12 +36,12 @@ class HeadMap:
 
 @torch.no_grad()
 def ablate_heads(
-    translator: "Translator", pairs: Pairs, progress: Callable[[int, int], None] = lambda *_: None
+    translator: Translator, pairs: Pairs, progress: Callable[[int, int], None] = lambda *_: None
 ) -> HeadMap:
     """Each head silenced in turn: its slice of W_O set to zero, which is the same as no output, and fast."""
     model = deepcopy(translator.models[0])
     muted = type(translator)([model], translator.tokenizers, translator.config)
-    loss, bleu = measured(muted, pairs)
+    loss, bleu = loss_and_bleu(muted, pairs)
     parts = [
         (f"{stack}.{layer}.{kind}", getattr(block, f"{kind}_attention").out.weight)
         for stack in ("encoder", "decoder")
@@ -57,14 +54,14 @@ def ablate_heads(
         for head, columns in enumerate(weight.chunk(n_heads, dim=1)):
             kept = columns.clone()
             columns.zero_()
-            now = measured(muted, pairs)
+            now = loss_and_bleu(muted, pairs)
             columns.copy_(kept)
             changes[f"{path}.{head}"] = now[0] - loss, now[1] - bleu
             progress(number * n_heads + head + 1, len(parts) * n_heads)
-    return HeadMap(loss, bleu, changes)
+    return HeadMap(loss=loss, bleu=bleu, changes=changes)
 
 
-def measured(translator: "Translator", pairs: Pairs) -> tuple[float, float]:
+def loss_and_bleu(translator: Translator, pairs: Pairs) -> tuple[float, float]:
     """Loss of the references, and BLEU of greedy translations."""
     sources, references = zip(*pairs, strict=True)
     n_tokens = sum(len(ids) + 1 for ids in translator.target.encode_batch(list(references)))
