@@ -1,16 +1,20 @@
-"""Files and folders that are written atomically (whole or not at all), and read without trust.
+"""Files and folders that are written atomically (whole or not at all), locked, read without trust.
 
 What is being made has a stray's name, `NAME.tmp-PROCESS-TOKEN`, until all of it is on the disk;
 then it takes its own name in one rename. So a kill or a power cut at any moment leaves the old or
-the new, and perhaps a stray, which `sweep` removes.
+the new, and perhaps a stray, which `sweep` removes. One process at a time holds a lock: the kernel
+keeps it until the process ends or dies. The file that is locked says who holds it, for people, and
+for the file systems whose kernel keeps no locks.
 """
 
 import errno
+import fcntl
 import hashlib
 import os
 import re
 import secrets
 import shutil
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,11 +22,16 @@ from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
-from clearhead.errors import DiskError, FolderError, shown
+from clearhead.errors import DiskError, FolderError, FolderInUseError, shown
 
 STRAY = re.compile(r".+\.tmp-([0-9]{1,9})(-[0-9a-f]{8})?")
+OWNER = re.compile(r"([0-9]{1,9}) (\S{1,255})\n")
+HELD: set[int] = set()
+"""Descriptors of the locks that this process holds."""
 SPARE = 2.2
 """Free space that a save asks for, as a multiple of its size: for this one and the next."""
+UNTRUSTED = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""How a file is opened that may be anything: no link is followed, no pipe is waited for."""
 
 
 class HashedFile:
@@ -48,9 +57,10 @@ def new_file(path: Path) -> Iterator[HashedFile]:
 def atomic_file(path: Path, needed: int = 0) -> Iterator[HashedFile]:
     """A new file, which at the end of the block takes the place of one that may have its name.
 
-    Who has the old file open keeps it. `needed` bytes are named in the error if the disk is full.
+    Who has the old file open keeps it. Of the `needed` bytes, several times as many must be free.
     """
-    with disk_errors(path, needed), being_made(path) as stray:
+    with disk_errors(path, needed), under_stray_name(path) as stray:
+        require_space(path, needed)
         with new_file(stray) as file:
             yield file
         sync(stray)
@@ -67,7 +77,8 @@ def atomic_folder(
     If a folder of this name is there by then, because another process was quicker, it stays if it
     `is_whole`, and is replaced if not. The folder around it is made if it is missing.
     """
-    with disk_errors(path, needed), being_made(path) as stray:
+    with disk_errors(path, needed), under_stray_name(path) as stray:
+        require_space(path, needed)
         make_folder(path.parent)
         stray.mkdir()
         yield stray
@@ -86,18 +97,16 @@ def atomic_folder(
 
 
 @contextmanager
-def being_made(path: Path) -> Iterator[Path]:
-    """The stray's name for a path; nothing has it any more when the block ends, in whatever way."""
-    stray = stray_name(path)
+def under_stray_name(path: Path) -> Iterator[Path]:
+    """A stray's name, which nobody else uses, for what is being made or removed.
+
+    Nothing has it any more when the block ends, in whatever way.
+    """
+    stray = path.with_name(f"{path.name}.tmp-{os.getpid()}-{secrets.token_hex(4)}")
     try:
         yield stray
     finally:
         remove(stray)
-
-
-def stray_name(path: Path) -> Path:
-    """A name for what is being made or removed: nobody else uses it, and it says whose it is."""
-    return path.with_name(f"{path.name}.tmp-{os.getpid()}-{secrets.token_hex(4)}")
 
 
 @contextmanager
@@ -140,17 +149,16 @@ def sync(path: Path) -> None:
 
 def make_folder(path: Path) -> None:
     """Make a folder, and those around it, where there is none."""
-    if not path.is_dir():
-        path.mkdir(parents=True, exist_ok=True)
-        sync(path.parent)
+    with disk_errors(path):
+        if not path.is_dir():
+            path.mkdir(parents=True, exist_ok=True)
+            sync(path.parent)
 
 
 def discard(path: Path) -> None:
     """Remove a folder that may be there; it is never seen half removed under its own name."""
-    stray = stray_name(path)
-    with suppress(FileNotFoundError):  # another process was quicker
-        path.rename(stray)
-        remove(stray)
+    with suppress(FileNotFoundError), under_stray_name(path) as stray:
+        path.rename(stray)  # not found: another process was quicker
 
 
 def remove(path: Path) -> None:
@@ -190,6 +198,61 @@ def alive(pid: int) -> bool:
     return pid != os.getpid()
 
 
+def let_go() -> None:
+    """A forked child owns no lock, or an orphan would keep that of its dead parent."""
+    for descriptor in HELD:
+        os.close(descriptor)
+    HELD.clear()
+
+
+os.register_at_fork(after_in_child=let_go)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock, or refuse at once, naming who does."""
+    with disk_errors(path):
+        descriptor = acquire(path)
+    try:
+        yield
+    finally:
+        if descriptor in HELD:
+            HELD.remove(descriptor)
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
+
+
+def acquire(path: Path) -> int:
+    """A locked descriptor of the file that has this name now, and of none that was just removed."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | UNTRUSTED, 0o666)
+        owner = OWNER.fullmatch(os.read(descriptor, 300).decode("utf-8", "replace"))
+        if is_taken(descriptor, owner):
+            os.close(descriptor)
+            who = f"process {owner[1]} on {shown(owner[2])}" if owner else "another process"
+            raise FolderInUseError(
+                f"{path.parent} is in use by {who}.", "Wait until it ends, or stop it."
+            )
+        if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+            break
+        os.close(descriptor)
+    HELD.add(descriptor)
+    os.truncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
+    return descriptor
+
+
+def is_taken(descriptor: int, owner: re.Match[str] | None) -> bool:
+    """Whether another process holds the lock; if the kernel cannot say, whether it may be alive."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return owner is not None and (owner[2] != socket.gethostname() or alive(int(owner[1])))
+    return False
+
+
 def open_inside(folder: Path, name: str) -> BufferedReader:
     """A regular file of a folder, open for reading: nothing outside it, and nothing that blocks."""
     path = folder / name
@@ -200,12 +263,9 @@ def open_inside(folder: Path, name: str) -> BufferedReader:
         elif not real.is_file():
             reason = "it is not a regular file"
         else:
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            return os.fdopen(os.open(real, flags), "rb")
-    except OSError as error:
-        reason = error.strerror or str(error)
-    except (RuntimeError, ValueError) as error:  # a ring of links; a NUL in the name
-        reason = str(error)
+            return os.fdopen(os.open(real, os.O_RDONLY | UNTRUSTED), "rb")
+    except (OSError, RuntimeError, ValueError) as error:  # no ring of links, no NUL in the name
+        reason = getattr(error, "strerror", None) or str(error)
     raise FolderError(
         f"{shown(str(path), 200)} cannot be read: {reason}.",
         "Take the folder from where it was whole.",

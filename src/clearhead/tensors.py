@@ -100,8 +100,8 @@ def preamble(header: str) -> bytes:
 
 
 def header_of(contents: Mapping[str, Spec], seal: bool) -> str:
-    header: dict[str, Any] = {"__metadata__": {"sha256": BLANK} if seal else {}}
-    header["__metadata__"]["format"] = "pt"
+    metadata = {"sha256": BLANK, "format": "pt"} if seal else {"format": "pt"}
+    header: dict[str, Any] = {"__metadata__": metadata}
     end = 0
     for name, spec in contents.items():
         begin, end = end, end + spec.n_bytes
@@ -163,7 +163,7 @@ def read_header(file: BufferedReader) -> str:
             f"a header of {length:,} bytes; no model needs more than {MAX_HEADER:,}."
         )
     header = file.read(length)
-    if len(header) < length or not header.isascii():
+    if len(header) < length or not header.isascii() or not header.startswith(b"{"):
         raise ModelFileError(f"its first {length:,} bytes are not a header.")
     return header.decode("ascii")
 
@@ -178,8 +178,6 @@ def contents_of(header: str, n_bytes: int) -> dict[str, Spec]:
         fields = json.loads(header, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"the header is not JSON: {shown(str(error))}.") from None
-    if not isinstance(fields, dict):
-        raise ModelFileError("the header is not a JSON object.")
     fields.pop("__metadata__", None)
     contents = {name: spec_of(name, field) for name, field in fields.items()}
     contents = dict(sorted(contents.items(), key=lambda item: fields[item[0]]["data_offsets"]))

@@ -136,7 +136,7 @@ def test_a_kill_while_a_run_is_created_leaves_a_run_or_what_can_become_one(tmp_p
     for victim in kills(empty, create):
         if not victim.exists():
             create(victim)
-        assert RunFolder.open(victim.path).tokenizer().fingerprint == TOKENIZER.fingerprint
+        assert RunFolder.open(victim.path).tokenizers()[1].fingerprint == TOKENIZER.fingerprint
         assert victim.plan() == PLAN
 
 

@@ -13,7 +13,7 @@ from clearhead.cli.main import main
 from clearhead.config import ModelConfig, TokenizerConfig
 from clearhead.errors import ConfigError, FolderError, ModelFileError, TokenizerError
 from clearhead.folder import RunFolder
-from clearhead.folder.weights import empty_model, least_bytes
+from clearhead.folder.run import empty_model, least_bytes
 from clearhead.model import Transformer
 from clearhead.text import Tokenizer
 
@@ -107,25 +107,18 @@ def test_new_weights_do_not_disturb_a_model_that_is_in_use(run):
     assert same(run.model().state_dict(), weights(1))
 
 
-def test_a_checkpoints_weights_can_be_used(run):
-    run.checkpoints.save(*checkpoint_of(7))
-    assert same(run.model(step=7).state_dict(), weights(7))
-    with pytest.raises(FolderError, match=r"at step 8\.\nThere are: 7"):
-        run.model(step=8)
-
-
 def test_settings_and_tokenizer_come_back(run):
     assert run.config().model == CONFIG.model
     source, target = run.tokenizers()
     assert source is target
-    assert source.json == run.tokenizer().json == TOKENIZER.json
+    assert source.json == TOKENIZER.json
     run.write_config(run.config().but(task="chat"))
     assert run.config().task == "chat"
 
 
 def test_source_and_target_may_have_tokenizers_of_their_own(tmp_path):
     run = RunFolder.create(tmp_path / "run", CONFIG, TOKENIZER, OTHER)
-    assert run.tokenizer().fingerprint == TOKENIZER.fingerprint
+    assert run.tokenizers()[1].fingerprint == TOKENIZER.fingerprint
     assert run.tokenizers()[0].fingerprint == OTHER.fingerprint
     target, source = run.path / "tokenizer.json", run.path / "source-tokenizer.json"
     kept = source.read_bytes()
@@ -136,7 +129,7 @@ def test_source_and_target_may_have_tokenizers_of_their_own(tmp_path):
         run.tokenizers()
     target.write_bytes(kept)
     with pytest.raises(TokenizerError, match=r"/tokenizer\.json is not the tokenizer that trained"):
-        run.tokenizer()
+        run.tokenizers()
 
 
 def test_the_tokenizer_of_another_model_is_refused_with_the_reason(run):
@@ -144,7 +137,7 @@ def test_the_tokenizer_of_another_model_is_refused_with_the_reason(run):
     with pytest.raises(
         TokenizerError, match=f"{OTHER.fingerprint}, config.toml has {TOKENIZER.fingerprint}"
     ):
-        run.tokenizer()
+        run.tokenizers()
     assert any("is not the tokenizer" in problem for problem in run.problems())
 
 

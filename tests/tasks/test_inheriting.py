@@ -126,7 +126,7 @@ def test_another_tokenizer_is_refused_unless_new_vectors_are_asked_for(place, ma
         if isinstance(report, Inherited)
     )
     before, after = RunFolder(masked), RunFolder(place / "new")
-    theirs, ours = before.tokenizer().vocabulary.ids(), after.tokenizer().vocabulary.ids()
+    theirs, ours = before.tokenizers()[1].vocabulary.ids(), after.tokenizers()[1].vocabulary.ids()
     assert len(ours) == 18
     old, new = before.model().tokens.weight, after.model().tokens.weight
     both = theirs.keys() & ours.keys()

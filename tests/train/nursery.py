@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from clearhead import disk
 from clearhead.cli import main as command_line
 from clearhead.config import TrainConfig
-from clearhead.folder import log as folder_log
+from clearhead.folder import Log
 from clearhead.train import Job, gathered, joined_ranks, loop, next_token_loss
 from clearhead.train.update import Objective, distribute, update
 from train.tiny import pair_batch, tiny_model
@@ -38,7 +38,7 @@ class Assassin:
 
     def watch(self) -> None:
         sys.addaudithook(self.audited)
-        sync, write, log = os.fsync, disk.HashedFile.write, folder_log.Log.write
+        sync, write, log = os.fsync, disk.HashedFile.write, Log.write
 
         def fsync(descriptor):
             self.event("fsync", Path(f"/proc/self/fd/{descriptor}").readlink())
@@ -58,7 +58,7 @@ class Assassin:
                 self.kill()
             log(file, report)
 
-        os.fsync, disk.HashedFile.write, folder_log.Log.write = fsync, hashed_write, log_write
+        os.fsync, disk.HashedFile.write, Log.write = fsync, hashed_write, log_write
 
     def audited(self, name: str, args: tuple) -> None:
         if (

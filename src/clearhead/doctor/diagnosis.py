@@ -13,7 +13,7 @@ import numpy as np
 
 from clearhead.data.examples import LINE_ENDS_ELSEWHERE, Examples, Row
 from clearhead.data.lines import Progress, is_pipe
-from clearhead.disk import atomic_file, disk_errors, make_folder
+from clearhead.disk import atomic_file, make_folder
 from clearhead.doctor.findings import MANY_UNSEEN, Finding, findings
 from clearhead.doctor.survey import SCRIPTS, Kind, Side, Survey, corpus_of, kind_of, survey
 from clearhead.errors import DataError, shown
@@ -205,8 +205,7 @@ def fix(diagnosis: Diagnosis, out: str | Path) -> Fixed:
         )
     targets = {path: Path(out) / Path(path).name for path in examples.paths}
     refuse_to_overwrite(targets)
-    with disk_errors(Path(out)):
-        make_folder(Path(out))
+    make_folder(Path(out))
     kept = write_kept(diagnosis, examples, targets)
     return Fixed(paths=tuple(map(str, targets.values())), kept=kept, left_out=cost(diagnosis))
 

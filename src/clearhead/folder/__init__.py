@@ -15,8 +15,7 @@ What it writes appears whole or not at all; what it reads may come from anyone, 
 """
 
 from clearhead.folder.checkpoints import Checkpoint, Checkpoints
-from clearhead.folder.log import Log
-from clearhead.folder.plan import Inheritance, RunPlan
+from clearhead.folder.history import Inheritance, Log, RunPlan
 from clearhead.folder.run import RunFolder
 
 __all__ = ["Checkpoint", "Checkpoints", "Inheritance", "Log", "RunFolder", "RunPlan"]

@@ -25,8 +25,6 @@ from clearhead.disk import (
     new_file,
     open_inside,
     read_inside,
-    require_space,
-    sweep,
 )
 from clearhead.errors import ClearheadError, FolderError, shown
 from clearhead.tensors import read_tensors, write_tensors
@@ -100,9 +98,11 @@ class Checkpoint:
                 found = os.fstat(file.fileno()).st_size
                 if found != size:
                     raise self.damaged(name, f"it has {found:,} bytes instead of {shown(size)}")
-                if self.is_verified or hashlib.file_digest(file, "sha256").hexdigest() == sha256:
-                    continue
-                raise self.damaged(name, "its SHA-256 is not that of the manifest")
+                if (
+                    not self.is_verified
+                    and hashlib.file_digest(file, "sha256").hexdigest() != sha256
+                ):
+                    raise self.damaged(name, "its SHA-256 is not that of the manifest")
         self.is_verified = True
 
     def damaged(self, file: str, reason: str) -> FolderError:
@@ -123,14 +123,26 @@ class Checkpoints:
     def save(
         self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]
     ) -> Path:
-        """Commit a checkpoint: named files of tensors, and a state that JSON can hold."""
+        """Commit a checkpoint: named files of tensors, and a state that JSON can hold.
+
+        The manifest is written last.
+        """
         path = self.path / f"{step:08d}"
-        if step in self.found() and self.is_whole(step):
+        if step in self.found() and isinstance(self.tried(step), Checkpoint):
             return path
         needed = sum(tensor.nbytes for file in tensors.values() for tensor in file.values())
-        require_space(self.path, needed)
         with atomic_folder(path, needed) as folder:
-            write_checkpoint(folder, step, tensors, state)
+            files: dict[str, Any] = {}
+            for name, group in tensors.items():
+                assert FILE.fullmatch(f"{name}.safetensors"), name
+                with new_file(folder / f"{name}.safetensors") as file:
+                    write_tensors(file, group)
+                files[f"{name}.safetensors"] = proof(file)
+            with new_file(folder / STATE) as file:
+                file.write(json.dumps(state).encode())
+            files[STATE] = proof(file)
+            with new_file(folder / MANIFEST) as file:
+                file.write(manifest(step, files))
         self.whole.add(step)
         return path
 
@@ -141,13 +153,11 @@ class Checkpoints:
         """
         warnings: list[str] = []
         for step in reversed(self.found()):
-            try:
-                checkpoint = self.verified(step)
-            except ClearheadError as error:
-                warnings.append(str(error))
-            else:
-                checkpoint.warnings = tuple(warnings)
-                return checkpoint
+            found = self.tried(step)
+            if isinstance(found, Checkpoint):
+                found.warnings = tuple(warnings)
+                return found
+            warnings.append(str(found))
         if entries := self.entries():
             reason = warnings[0] if warnings else f"{shown(entries[0])} is not a checkpoint."
             raise FolderError(
@@ -163,24 +173,25 @@ class Checkpoints:
     def open(self, step: int) -> Checkpoint:
         return Checkpoint(self.root, f"{self.name}/{step:08d}")
 
-    def verified(self, step: int) -> Checkpoint:
-        """The checkpoint of a step, if it is whole; its content is hashed once in a process."""
-        checkpoint = self.open(step)
-        checkpoint.is_verified = step in self.whole
-        checkpoint.verify()
+    def tried(self, step: int) -> Checkpoint | ClearheadError:
+        """The checkpoint of a step, or why it is not whole; it is hashed once in a process."""
+        try:
+            checkpoint = self.open(step)
+            checkpoint.is_verified = step in self.whole
+            checkpoint.verify()
+        except ClearheadError as error:
+            return error
         self.whole.add(step)
         return checkpoint
 
     def steps(self) -> list[int]:
         """The steps of all that are whole, oldest first."""
-        return [step for step in self.found() if self.is_whole(step)]
+        return [step for step in self.found() if isinstance(self.tried(step), Checkpoint)]
 
     def prune(self, keep_last: int, best: int | None) -> None:
-        """Remove what is older than the last few whole ones; the best stays."""
+        """Remove what is older than the last few whole ones, if there are some; the best stays."""
         kept = self.steps()[-max(keep_last, KEPT) :]
-        if len(kept) < KEPT:
-            return
-        for step in self.found():
+        for step in self.found() if len(kept) >= KEPT else ():
             if step < kept[0] and step != best:
                 with disk_errors(self.path):
                     discard(self.path / f"{step:08d}")
@@ -191,29 +202,12 @@ class Checkpoints:
             entries = self.entries()
         except FolderError as error:
             return [error.whole]
-        problems = [
-            f"{self.path / name} is not a checkpoint."
-            for name in entries
-            if not STEP.fullmatch(name)
+        strangers = [name for name in entries if not STEP.fullmatch(name)]
+        tried = map(self.tried, self.found())
+        return [
+            *(f"{self.path / name} is not a checkpoint." for name in strangers),
+            *(found.whole for found in tried if isinstance(found, ClearheadError)),
         ]
-        for step in self.found():
-            try:
-                self.open(step).verify()
-            except ClearheadError as error:
-                problems.append(error.whole)
-        return problems
-
-    def sweep(self) -> None:
-        """Remove what dead processes were saving."""
-        if not self.path.is_symlink():
-            sweep(self.path)
-
-    def is_whole(self, step: int) -> bool:
-        try:
-            self.verified(step)
-        except ClearheadError:
-            return False
-        return True
 
     def found(self) -> list[int]:
         return sorted(int(name) for name in self.entries() if STEP.fullmatch(name))
@@ -227,23 +221,6 @@ class Checkpoints:
             )
         names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
         return [name for name in names if not STRAY.fullmatch(name) and not name.startswith(".")]
-
-
-def write_checkpoint(
-    folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]
-) -> None:
-    """Write all files of a checkpoint, the manifest last."""
-    files: dict[str, Any] = {}
-    for name, group in tensors.items():
-        assert FILE.fullmatch(f"{name}.safetensors"), name
-        with new_file(folder / f"{name}.safetensors") as file:
-            write_tensors(file, group)
-        files[f"{name}.safetensors"] = proof(file)
-    with new_file(folder / STATE) as file:
-        file.write(json.dumps(state).encode())
-    files[STATE] = proof(file)
-    with new_file(folder / MANIFEST) as file:
-        file.write(manifest(step, files))
 
 
 def proof(file: HashedFile) -> dict[str, Any]:

@@ -2,33 +2,39 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-from clearhead.config import Config, config_from_toml, to_toml
+from clearhead.config import Config, ModelConfig, config_from_toml, to_toml
 from clearhead.disk import (
     STRAY,
     atomic_file,
     disk_errors,
+    locked,
     make_folder,
     open_inside,
     read_inside,
-    require_space,
     size_inside,
     sweep,
 )
-from clearhead.errors import ClearheadError, ConfigError, FolderError, TokenizerError
+from clearhead.errors import (
+    ClearheadError,
+    ConfigError,
+    FolderError,
+    ModelFileError,
+    TokenizerError,
+)
 from clearhead.folder.checkpoints import Checkpoints
-from clearhead.folder.lock import locked
-from clearhead.folder.log import Log
-from clearhead.folder.plan import RunPlan, plan_in_log
-from clearhead.folder.weights import read_model, write_model
-from clearhead.model import Transformer
+from clearhead.folder.history import Log, RunPlan, plan_in_log
+from clearhead.model import Transformer, build
+from clearhead.tensors import check_same, read_tensors, specs, write_tensors
 from clearhead.text import Tokenizer
 
 CONFIG, PLAN, CARD = "config.toml", "plan.json", "card.md"
@@ -66,14 +72,26 @@ class RunFolder:
         source_tokenizer: Tokenizer | None = None,
         plan: RunPlan | None = None,
     ) -> Self:
-        """A new run; its config is written last, for it makes a folder a run."""
+        """A new run, which destroys nothing, neither another run nor a folder of something else.
+
+        Its config is written last, for it makes a folder a run.
+        """
         run = cls(path)
-        run.refuse_occupied()
-        tokenizers = {TOKENIZER: tokenizer}
-        if source_tokenizer:
-            tokenizers[SOURCE_TOKENIZER] = source_tokenizer
-        with disk_errors(run.path):
-            make_folder(run.path)
+        if run.exists():
+            raise FolderError(
+                f"{run.path} is a run already.",
+                f"Go on with: clearhead train {run.path}, or choose another --into.",
+            )
+        names = sorted(path.name for path in run.path.iterdir()) if run.path.is_dir() else []
+        for name in names:
+            if name not in BEFORE_CONFIG and not STRAY.fullmatch(name):
+                raise FolderError(
+                    f"{run.path} is no run, and not empty: it holds {name!a}.",
+                    "Choose another --into.",
+                )
+        own = {SOURCE_TOKENIZER: source_tokenizer} if source_tokenizer else {}
+        tokenizers = {TOKENIZER: tokenizer, **own}
+        make_folder(run.path)
         for name, learned in tokenizers.items():
             run.write(name, learned.json)
         if plan:
@@ -87,9 +105,15 @@ class RunFolder:
         """A run that is there."""
         run = cls(path)
         if missing := [name for name in (CONFIG, TOKENIZER) if not (run.path / name).exists()]:
+            found: list[str] = []
+            for place in (run.path, run.path.parent):  # for someone who mistook a name
+                with suppress(OSError, ValueError):
+                    found += sorted(
+                        str(near) for near in place.iterdir() if (near / CONFIG).is_file()
+                    )
             raise FolderError(
                 f"{run.path} is not a clearhead run: {' and '.join(missing)} missing.\n"
-                f"Runs found next to it: {', '.join(run.neighbours()) or 'none'}.",
+                f"Runs found next to it: {', '.join(found[:MAX_NEIGHBOURS]) or 'none'}.",
                 f"Train one with: clearhead train SOURCE TARGET --into {run.path}",
             )
         return run
@@ -97,29 +121,6 @@ class RunFolder:
     def exists(self) -> bool:
         """Whether the folder is a run."""
         return (self.path / CONFIG).exists()
-
-    def refuse_occupied(self) -> None:
-        """A new run destroys nothing: neither another run nor a folder of something else."""
-        if self.exists():
-            raise FolderError(
-                f"{self.path} is a run already.",
-                f"Go on with: clearhead train {self.path}, or choose another --into.",
-            )
-        names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
-        for name in names:
-            if name not in BEFORE_CONFIG and not STRAY.fullmatch(name):
-                raise FolderError(
-                    f"{self.path} is no run, and not empty: it holds {name!a}.",
-                    "Choose another --into.",
-                )
-
-    def neighbours(self) -> list[str]:
-        """Runs in the same place, or in the folder itself, for someone who mistook a name."""
-        found: list[str] = []
-        for place in (self.path, self.path.parent):
-            with suppress(OSError, ValueError):
-                found += sorted(str(path) for path in place.iterdir() if (path / CONFIG).is_file())
-        return found[:MAX_NEIGHBOURS]
 
     def config(self) -> Config:
         return config_of(read_inside(self.path, CONFIG, MAX_CONFIG), str(self.path / CONFIG))
@@ -149,13 +150,10 @@ class RunFolder:
         with atomic_file(self.path / name, len(content)) as file:
             file.write(content)
 
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer of what the model writes, and of what it reads unless that has its own."""
-        return self.read_tokenizer(TOKENIZER, self.config().tokenizer.fingerprint.split(",")[0])
-
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Those of what the model reads and of what it writes, which mostly are one."""
-        target, own = self.tokenizer(), self.config().tokenizer.fingerprint.partition(",")[2]
+        fingerprint, _, own = self.config().tokenizer.fingerprint.partition(",")
+        target = self.read_tokenizer(TOKENIZER, fingerprint)
         return self.read_tokenizer(SOURCE_TOKENIZER, own) if own else target, target
 
     def read_tokenizer(self, name: str, fingerprint: str) -> Tokenizer:
@@ -172,20 +170,14 @@ class RunFolder:
             )
         return tokenizer
 
-    def model(self, device: str = "cpu", step: int | None = None) -> Transformer:
-        """The model with the weights to use, or with those of a checkpoint, ready to be used."""
-        name, sha256 = (WEIGHTS, None) if step is None else self.checkpoint_weights(step)
-        return read_model(self.path, name, self.config().model, sha256).to(device).eval()
-
-    def checkpoint_weights(self, step: int) -> tuple[str, str]:
-        checkpoint = self.checkpoints.at(step)
-        if checkpoint is None or WEIGHTS not in checkpoint.files:
-            steps = ", ".join(map(str, self.checkpoints.steps())) or "none"
-            raise FolderError(
-                f"{self.path} has no checkpoint with weights at step {step}.",
-                f"There are: {steps}.",
-            )
-        return f"{checkpoint.name}/{WEIGHTS}", checkpoint.files[WEIGHTS][1]
+    def model(self, device: str = "cpu") -> Transformer:
+        """The model with the weights to use, ready to be used."""
+        model = empty_model(
+            self.config().model, size_inside(self.path, WEIGHTS), self.path / WEIGHTS
+        )
+        tensors = read_tensors(self.path, WEIGHTS, expected=model.state_dict())
+        model.load_state_dict(tensors, assign=True)
+        return model.to(device).eval()
 
     def has_weights(self) -> bool:
         """Whether training has ended with weights to use."""
@@ -197,12 +189,15 @@ class RunFolder:
 
     def write_weights(self, tensors: Mapping[str, Tensor]) -> None:
         """Replace the weights to use; a process that has loaded the old ones keeps them."""
-        write_model(self.path / WEIGHTS, self.config().model, tensors)
+        path, needed = self.path / WEIGHTS, sum(tensor.nbytes for tensor in tensors.values())
+        model = empty_model(self.config().model, needed, path)
+        check_same(specs(tensors), specs(model.state_dict()))
+        with atomic_file(path, needed) as file:
+            write_tensors(file, tensors, seal=True)
 
     def keep_former_weights(self) -> Path:
         """Copy the weights to use to a name of their own, before others take their place."""
         former, n_bytes = self.path / FORMER_WEIGHTS, size_inside(self.path, WEIGHTS)
-        require_space(self.path, n_bytes)
         with open_inside(self.path, WEIGHTS) as weights, atomic_file(former, n_bytes) as file:
             shutil.copyfileobj(weights, file)
         return former
@@ -213,12 +208,12 @@ class RunFolder:
 
         Of the processes that train together, the first locks.
         """
-        with disk_errors(self.path):
-            make_folder(self.path)
+        make_folder(self.path)
         with locked(self.path / LOCK):
             with disk_errors(self.path):
                 sweep(self.path)
-                self.checkpoints.sweep()
+                if not self.checkpoints.path.is_symlink():
+                    sweep(self.checkpoints.path)
             yield
 
     def problems(self) -> list[str]:
@@ -254,3 +249,44 @@ def config_of(content: bytes, name: str) -> Config:
         raise ConfigError(
             f"{name} is not UTF-8: {error.reason} at byte {error.start}.", "Write it anew."
         ) from None
+
+
+def empty_model(config: ModelConfig, n_bytes: int, path: Path) -> Transformer:
+    """The model of a config, all shapes and no memory, if its weights can be in so many bytes."""
+    if least_bytes(config) > n_bytes:
+        raise ModelFileError(
+            f"{path}: config.toml asks for weights of at least {least_bytes(config):,} bytes, "
+            f"found {n_bytes:,}.",
+            "Take config.toml and the weights from the same run.",
+        )
+    with torch.device("meta"), Undrawn():
+        return build(config)
+
+
+class Undrawn(TorchFunctionMode):
+    """Draws no random weights, for others take their place.
+
+    Without memory (on the meta device) a draw would cost little, but the first one makes torch
+    import its compiler, which takes seconds.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        named = kwargs or {}
+        if func.__name__ in ("normal_", "uniform_"):
+            return named["tensor"] if "tensor" in named else args[0]
+        return func(*args, **named)
+
+
+def least_bytes(config: ModelConfig) -> int:
+    """A lower bound that costs nothing: one embedding, and each layer's attention and network."""
+    encoder = 0 if config.family == "decoder" else config.n_encoder_layers
+    decoder = 0 if config.family == "encoder" else config.n_decoder_layers
+    layer = 4 * config.d_model**2 + 2 * config.d_model * config.d_ff
+    n_numbers = config.vocab_size * config.d_model + (encoder + decoder) * layer
+    return n_numbers * torch.float32.itemsize

@@ -1,13 +1,69 @@
-"""What a run was begun with and how it was corrected on the way, as plan.json keeps it."""
+"""What a run keeps about itself: its log of reports, and the plan it was begun with.
 
-from collections.abc import Iterable, Mapping
+The plan, plan.json, also says what was taken over from another run, and how it was corrected.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from clearhead.disk import UNTRUSTED, atomic_file, disk_errors, open_inside
 from clearhead.errors import FolderError, shown
 
+MAX_LINE = 2**20
 Count = Annotated[int, Field(ge=0, le=2**53)]
+
+
+class Log:
+    """An append-only file of reports (JSON lines); `cut` drops what a run will report again."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.root, self.name, self.path = root, name, root / name
+
+    def write(self, report: Mapping[str, Any]) -> None:
+        """Append one line, at once."""
+        line = json.dumps(report, ensure_ascii=False).encode() + b"\n"
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | UNTRUSTED
+        with (
+            disk_errors(self.path, len(line)),
+            os.fdopen(os.open(self.path, flags, 0o666), "ab") as file,
+        ):
+            file.write(line)
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """All reports so far; a last line without an end was never finished, and is none."""
+        if not os.path.lexists(self.path):
+            return
+        with open_inside(self.root, self.name) as file:
+            for number, line in enumerate(iter(partial(file.readline, MAX_LINE), b""), start=1):
+                if len(line) < MAX_LINE and not line.endswith(b"\n"):
+                    return
+                try:
+                    report = json.loads(line)
+                except (ValueError, RecursionError):
+                    report = None
+                if not isinstance(report, dict) or not isinstance(report.get("step", 0), int):
+                    raise FolderError(f"{self.path}:{number} is not a report.", "Remove the line.")
+                yield report
+
+    def cut(self, step: int) -> None:
+        """Drop the reports beyond a step, all at once.
+
+        One without a step belongs to the step of the one before it.
+        """
+        kept, current = [], 0
+        for report in self.lines():
+            current = report.get("step", current)
+            if current <= step:
+                kept.append(json.dumps(report, ensure_ascii=False))
+        content = "".join(f"{line}\n" for line in kept).encode()
+        with atomic_file(self.path, len(content)) as file:
+            file.write(content)
 
 
 class Checked(BaseModel):
@@ -18,11 +74,9 @@ class Checked(BaseModel):
     )
 
     @classmethod
-    def parsed(cls, content: bytes | dict[str, Any], path: object) -> Self:
-        """The values in JSON, or of a line; wrong ones are a FolderError that names the file."""
+    def parsed(cls, content: bytes | str, path: object) -> Self:
+        """The values in JSON; wrong ones are a FolderError that names the file."""
         try:
-            if isinstance(content, dict):
-                return cls.model_validate(content, strict=False)  # where a tuple is a list
             return cls.model_validate_json(content)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
@@ -82,4 +136,4 @@ def plan_in_log(lines: Iterable[Mapping[str, Any]], steps: int, path: object) ->
                 values["inherited"] = rest
             case "correction":
                 values["corrections"].append([rest.get(k) for k in ("step", "progress", "steps")])
-    return RunPlan.parsed(values, path)
+    return RunPlan.parsed(json.dumps(values), path)
