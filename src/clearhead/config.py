@@ -1,4 +1,4 @@
-"""Settings: TOML in, frozen and validated values out, and back again. Each default stands once, here.
+"""Settings: TOML in, frozen and validated values out, and back again; each default once.
 
 What people say is a partial mapping like a TOML file (`Given`); what they leave open is chosen by
 training, and a `Config` has every value. The text under a field is its help, its mark says what it
@@ -37,7 +37,8 @@ RETIRED = (("data", "weights"), ("tokenizer", "languages"))
 
 
 Given = dict[str, Any]
-"""Settings as people give them: by section and name, a task and a size; what is absent is chosen."""
+"""Settings as people give them: by section and name, a task and a size; what is absent is
+chosen."""
 
 
 class Mark(Enum):
@@ -153,8 +154,10 @@ class ModelConfig(Settings):
             fits = [n for n in range(1, self.d_model + 1) if self.d_model % n == 0]
             near = sorted(sorted(fits, key=lambda n: abs(n - self.n_heads))[:3])
             raise ConfigError(
-                f"model.d_model = {self.d_model} cannot be split into model.n_heads = {self.n_heads} equal heads.",
-                f"Use {' or '.join(map(str, near))} heads, or a d_model that is a multiple of {self.n_heads}.",
+                f"model.d_model = {self.d_model} cannot be split into model.n_heads = "
+                f"{self.n_heads} equal heads.",
+                f"Use {' or '.join(map(str, near))} heads, or a d_model that is a multiple of "
+                f"{self.n_heads}.",
             )
         return self
 
@@ -162,7 +165,8 @@ class ModelConfig(Settings):
     def sinusoids_come_in_pairs(self) -> Self:
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ConfigError(
-                f"model.d_model = {self.d_model} is odd, and sinusoidal positions are pairs of a sine and a cosine.",
+                f"model.d_model = {self.d_model} is odd, and sinusoidal positions are pairs of a "
+                "sine and a cosine.",
                 f'Use model.d_model = {self.d_model + 1}, or model.positions = "learned".',
             )
         return self
@@ -171,8 +175,8 @@ class ModelConfig(Settings):
     def one_matrix_has_one_size(self) -> Self:
         if self.tie == "all" and self.source_vocab_size not in (None, self.vocab_size):
             raise ConfigError(
-                f"model.source_vocab_size = {self.source_vocab_size} and model.vocab_size = {self.vocab_size} "
-                f'cannot share one matrix (model.tie = "all").',
+                f"model.source_vocab_size = {self.source_vocab_size} and model.vocab_size = "
+                f'{self.vocab_size} cannot share one matrix (model.tie = "all").',
                 'Use model.tie = "output".',
             )
         return self
@@ -181,7 +185,8 @@ class ModelConfig(Settings):
     def classifiers_read(self) -> Self:
         if self.n_classes and self.family != "encoder":
             raise ConfigError(
-                f'model.n_classes = {self.n_classes} needs model.family = "encoder", found "{self.family}".',
+                f'model.n_classes = {self.n_classes} needs model.family = "encoder", '
+                f'found "{self.family}".',
                 "Leave model.n_classes out, or change the family.",
             )
         return self
@@ -199,33 +204,29 @@ class ModelConfig(Settings):
         return {name: getattr(self, name) for name, field in fields if Mark.SIZE in field.metadata}
 
 
+def named_size(*numbers: int) -> dict[str, int]:
+    """Width, hidden units, heads, layers of the encoder and of the decoder, by their names."""
+    return dict(zip(ModelConfig().size(), numbers, strict=True))
+
+
 POST_NORM = {"norm": "post", "init": "xavier"}
 PRESETS: dict[str, Given] = {
     "tiny": {},
-    "small": {
-        "model": {
-            "d_model": 256, "d_ff": 1024, "n_heads": 4, "n_encoder_layers": 3, "n_decoder_layers": 3,
-        },
-    },
+    "small": {"model": named_size(256, 1_024, 4, 3, 3)},
     "base": {
-        "model": {
-            "d_model": 512, "d_ff": 2048, "n_heads": 8, "n_encoder_layers": 6, "n_decoder_layers": 6,
-            **POST_NORM,
-        },
+        "model": {**named_size(512, 2_048, 8, 6, 6), **POST_NORM},
         "train": {"optimizer": "adam", "learning_rate": 7e-4, "warmup": 0.1},
     },
     "big": {
-        "model": {
-            "d_model": 1024, "d_ff": 4096, "n_heads": 16, "n_encoder_layers": 6, "n_decoder_layers": 6,
-            "dropout": 0.3, **POST_NORM,
-        },
+        "model": {**named_size(1_024, 4_096, 16, 6, 6), **POST_NORM, "dropout": 0.3},
         "train": {"optimizer": "adam", "learning_rate": 5e-4, "warmup": 0.1},
     },
-}  # fmt: skip
-"""The named sizes: two for small data and no GPU, in the shape of the defaults (pre-norm), and the paper's.
+}
+"""The named sizes: two for small data and no GPU, which are pre-norm as the defaults are, and the
+paper's two.
 
-The paper's are post-norm, which the default rates would keep from learning, so they bring their own:
-Adam, and as its peak what the paper's schedule peaks at, 1 / sqrt(d_model * 4000). They warm up for a
+The paper's are post-norm, which does not learn at the default rates, so they bring their own: Adam,
+and as its peak what the paper's schedule peaks at, 1 / sqrt(d_model * 4000). They warm up for a
 share of the run and not for the paper's 4,000 updates, which a short run would not live to see.
 """
 
@@ -234,7 +235,8 @@ class TokenizerConfig(Settings):
     """How text becomes tokens."""
 
     method: Literal["bpe", "bytes", "unigram", "wordpiece", "words", "characters"] = "bpe"
-    """bpe: with byte fallback, for pairs; bytes: byte-level BPE, for writing; or one of the others."""
+    """bpe: with byte fallback, for pairs; bytes: byte-level BPE, for writing; or one of the
+    others."""
     vocab_size: Annotated[
         Annotated[int, Field(ge=16, le=2_000_000)] | None, chosen_by("the amount of text")
     ] = None
@@ -242,12 +244,14 @@ class TokenizerConfig(Settings):
     shared: bool = True
     """One tokenizer for source and target, or one for each."""
     dropout: Share = 0.0
-    """Share of merges skipped at random in training (BPE-dropout), so that words are seen cut in several ways."""
+    """Share of merges skipped at random in training (BPE-dropout), so that words are seen cut in
+    several ways."""
     fingerprint: Annotated[
         str,
         Field(pattern=r"^([0-9a-f]{64}(,[0-9a-f]{64})?)?$", examples=["64 hexadecimal digits"]),
     ] = ""
-    """SHA-256 of the tokenizer that trained the model, written by training; no other is accepted."""
+    """SHA-256 of the tokenizer that trained the model, written by training; no other is
+    accepted."""
 
 
 class DataConfig(Settings):
@@ -270,7 +274,8 @@ class DataConfig(Settings):
     validation_limit: Length = 2_000
     """At most this many examples are held out."""
     cache_size: Free[Annotated[float, Field(ge=0, le=1e6)]] = 10.0
-    """Gigabytes of tokenised text to keep in the cache; beyond, what was not used for longest goes."""
+    """Gigabytes of tokenised text to keep in the cache; beyond, what was not used for longest
+    goes."""
 
 
 class LabelConfig(Settings):
@@ -283,9 +288,11 @@ class LabelConfig(Settings):
     balance: bool = False
     """Rare labels count for more in training, in inverse proportion to how often they occur."""
     weights: Annotated[tuple[Positive, ...], Field(strict=False, max_length=1_000)] = ()
-    """How much each label counts in training, in the order of the names; written by training when balanced."""
+    """How much each label counts in training, in the order of the names; written by training when
+    balanced."""
     temperature: Positive = 1.0
-    """What scores are divided by so that probabilities are honest; fitted on the validation set by training."""
+    """What scores are divided by so that probabilities are honest; fitted on the validation set by
+    training."""
 
 
 class DecodeConfig(Settings):
@@ -294,23 +301,28 @@ class DecodeConfig(Settings):
     beam: Annotated[int, Field(ge=1, le=1_000)] = 5
     """Hypotheses kept at every step; 1 is greedy."""
     penalty: Literal["paper", "average"] = "paper"
-    """What log-probabilities are divided by to rank outputs: ((5 + length) / 6) ** length_penalty, or the length."""
+    """What log-probabilities are divided by to rank outputs: ((5 + length) / 6) ** length_penalty,
+    or the length."""
     length_penalty: Annotated[float, Field(ge=-10, le=10)] = 0.6
     """The paper's alpha: higher favours longer output; 0: log-probabilities as they are."""
     n_best: Annotated[int, Field(ge=1, le=1_000)] = 1
-    """Outputs per input, best first; at most as many as the beam is wide, unless they are drawn at random."""
+    """Outputs per input, best first; at most as many as the beam is wide, unless they are drawn at
+    random."""
     min_length: Count = 0
     """Tokens before an output may end."""
     max_extra: Count = 50
     """An output may be this many tokens longer than its input."""
     max_length: Length | None = None
-    """Tokens after which an output is cut off, its end included; absent: those of the input and max_extra."""
+    """Tokens after which an output is cut off, its end included; absent: those of the input and
+    max_extra."""
     no_repeat_ngram: Annotated[int, Field(ge=0, le=1_000)] = 0
     """No run of this many tokens appears twice in an output; 0: all may."""
     repetition_penalty: Annotated[float, Field(gt=0, le=100)] = 1.0
-    """Log-probabilities of tokens that were already written are multiplied by this; above 1 they are avoided."""
+    """Log-probabilities of tokens that were already written are multiplied by this; above 1 they
+    are avoided."""
     temperature: Annotated[float, Field(ge=0, le=100)] = 0.0
-    """0: search for the best output; above: draw each token at random, 1 as the model says, less with less risk."""
+    """0: search for the best output; above: draw each token at random, 1 as the model says, less
+    with less risk."""
     top_k: Count = 0
     """Draw among this many best tokens; 0: among all."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -318,7 +330,8 @@ class DecodeConfig(Settings):
     min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Draw among tokens that have at least this share of the best one's probability."""
     seed: Count = 0
-    """Where drawing begins: the same seed and input give the same output, whatever else is decoded beside it."""
+    """Where drawing begins: the same seed and input give the same output, whatever else is decoded
+    beside it."""
     batch_size: Annotated[int, Field(ge=1, le=65_536)] = 256
     """Inputs that are decoded together at most."""
     batch_tokens: Length = 4_096
@@ -330,7 +343,8 @@ class DecodeConfig(Settings):
     def the_best_are_in_the_beam(self) -> Self:
         if self.n_best > self.beam and not self.temperature:
             raise ConfigError(
-                f"decode.n_best = {self.n_best} outputs cannot come out of decode.beam = {self.beam} hypotheses.",
+                f"decode.n_best = {self.n_best} outputs cannot come out of decode.beam = "
+                f"{self.beam} hypotheses.",
                 f"Use decode.beam = {self.n_best}, or draw them with decode.temperature = 1.0.",
             )
         return self
@@ -342,19 +356,23 @@ class TrainConfig(Settings):
     seed: Count = 0
     """Where all randomness begins: the same seed and data give the same run."""
     budget: Free[Annotated[str, Field(pattern=BUDGET, examples=BUDGETS)]] = ""
-    """How long to train: "45m", "1h 30m", "8000 steps", "20 epochs"; absent: enough for the amount of data."""
+    """How long to train: "45m", "1h 30m", "8000 steps", "20 epochs"; absent: enough for the amount
+    of data."""
     max_steps: Annotated[Length | None, chosen_by("the data and the budget")] = None
     """Updates of the weights; training writes here what it made of the budget."""
     optimizer: Literal["muon", "adamw", "adam"] = "muon"
-    """Muon for the hidden matrices and AdamW for the rest; AdamW for all; Adam with the paper's constants."""
+    """Muon for the hidden matrices and AdamW for the rest; AdamW for all; Adam with the paper's
+    constants."""
     learning_rate: Positive = 4e-3
     """Adam's peak learning rate; under the paper's schedule, a factor on it (the paper has 1)."""
     muon_learning_rate: Positive = 0.02
-    """Muon's peak learning rate: the size of an update whose directions all have the same length."""
+    """Muon's peak learning rate: the size of an update whose directions all have the same
+    length."""
     weight_decay: Annotated[float, Field(ge=0, le=10)] = 0.01
     """How fast matrices shrink towards zero, relative to the learning rate; not with Adam."""
     schedule: Literal["stable", "cosine", "inverse-sqrt", "paper"] = "stable"
-    """The learning rate's course: up, level, straight down to zero; up and down a cosine; up and down as 1/√step."""
+    """The learning rate's course: up, level, straight down to zero; up and down a cosine; up and
+    down as 1/√step."""
     warmup: Share = 0.05
     """Share of the run in which the learning rate rises (stable and cosine)."""
     warmup_steps: Length = 4_000
@@ -370,13 +388,17 @@ class TrainConfig(Settings):
     word_dropout: Share = 0.0
     """Share of the words read in training that is replaced by the unknown token."""
     start: Annotated[str, Field(max_length=4_096)] = ""
-    """A run whose weights training begins with, seen from the run folder; absent: random weights."""
+    """A run whose weights training begins with, seen from the run folder; absent: random
+    weights."""
     new_vectors: bool = False
-    """Learn a tokenizer of its own all the same: tokens that both have keep their vectors, others begin at random."""
+    """Learn a tokenizer of its own all the same: tokens that both have keep their vectors, others
+    begin at random."""
     freeze: Annotated[int, Field(ge=0, le=256)] = 0
-    """Lowest layers of each stack that stay as they are, and the token vectors with them; 0: everything learns."""
+    """Lowest layers of each stack that stay as they are, and the token vectors with them; 0:
+    everything learns."""
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """The learning rate of each layer relative to the one above it; below 1, what was learned before is kept longer."""
+    """The learning rate of each layer relative to the one above it; below 1, what was learned
+    before is kept longer."""
     ema: Share = 0.0
     """Weight of the past in a moving average of the weights; 0: none is kept."""
     average_last: Annotated[int, Field(ge=0, le=100)] = 0
@@ -384,7 +406,8 @@ class TrainConfig(Settings):
     validate_every: Free[Length | None] = None
     """Updates between two looks at the validation set; absent: about twelve in the run."""
     score_sample: Length = 200
-    """Validation examples that the task's score is measured on during training; the end takes them all."""
+    """Validation examples that the task's score is measured on during training; the end takes them
+    all."""
     patience: Free[Count] = 0
     """Validations without a better score after which training stops; 0: never."""
     save_every: Free[Length | None] = None
@@ -392,9 +415,11 @@ class TrainConfig(Settings):
     keep_checkpoints: Free[Annotated[int, Field(ge=2, le=1_000)]] = 2
     """The newest checkpoints that stay, besides the best."""
     skip_nonfinite: Free[Count] = 0
-    """Updates that may be skipped because a loss or gradient is not finite, before training stops."""
+    """Updates that may be skipped because a loss or gradient is not finite, before training
+    stops."""
     film: Free[bool] = True
-    """Keep the attention of all heads on three short examples at every validation, for `clearhead look --film`."""
+    """Keep the attention of all heads on three short examples at every validation, for `clearhead
+    look --film`."""
     threads: Annotated[int, Field(ge=0, le=4_096)] = 0
     """CPU threads; 0: as many as torch takes by itself. Another number gives other last bits."""
     device: Annotated[
@@ -407,7 +432,8 @@ class TrainConfig(Settings):
     compile: bool = False
     """Compile the model with torch.compile; it pays on GPUs and not on CPUs."""
     shard: bool = False
-    """Split weights and optimizer state over the processes (FSDP2), for models that do not fit one device."""
+    """Split weights and optimizer state over the processes (FSDP2), for models that do not fit one
+    device."""
 
 
 class Config(Settings):
@@ -502,7 +528,8 @@ def assigned(assignments: Iterable[str]) -> Given:
 
 
 def layered(*layers: Given) -> Given:
-    """The settings of several sources in one; where two speak of the same setting, the later wins."""
+    """The settings of several sources in one; where two speak of the same setting, the later
+    wins."""
     whole: Given = {}
     for layer in layers:
         for key, value in layer.items():

@@ -200,7 +200,8 @@ def refuse_other_examples(plan: RunPlan, fingerprint: str, folder: RunFolder) ->
 def recorded(
     job: Job, folder: RunFolder, *, config: Config, plan: RunPlan, notes: list[Note]
 ) -> Iterator[Report]:
-    """The reports of the training, each written to the log; at the end, the weights and the card."""
+    """The reports of the training, each written to the log; at the end, the weights and the
+    card."""
     newest = job.keeper.newest()
     step = newest.step if newest else 0
     job.ranks.wait()  # until all have read the plan

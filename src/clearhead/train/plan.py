@@ -22,14 +22,15 @@ UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 SIZES = ("tiny", "small", "base")
 """Sizes to choose from, smallest first."""
 PASSES = 40
-"""Passes over the data that a larger model must get in the time to be worth its price: short of them, it is worse than
-a smaller one that gets more."""
+"""Passes over the data that a larger model must get in the time to be worth its price: short of
+them, it is worse than a smaller one that gets more."""
 ENOUGH_UPDATES = 100_000
 """As many as the paper's base model took: with them, passes no longer matter."""
 UPDATES = 2_000
 """Updates to aim for before batches grow."""
 MOST_UPDATES = 1_000_000
-"""As many as `train.max_steps` may be; a time that holds more is filled by corrections on the way."""
+"""As many as `train.max_steps` may be; a time that holds more is filled by corrections on the
+way."""
 BATCH_TOKENS = (1_024, 2_048, 4_096, 8_192)
 PROBE_SECONDS, PROBE_SHARE = 4.0, 0.02
 """How long a size is tried out, at most, and of the time there is."""
@@ -37,7 +38,8 @@ PROBE_SECONDS, PROBE_SHARE = 4.0, 0.02
 
 @dataclass(frozen=True)
 class Budget:
-    """How long to train: seconds, updates or passes over the data; all None: as the data deserves."""
+    """How long to train: seconds, updates or passes over the data; all None: as the data
+    deserves."""
 
     seconds: float | None = None
     steps: int | None = None
@@ -80,9 +82,9 @@ def planned(
 ) -> Plan:
     """The settings with the size, the batch and the updates chosen, where they are not decided.
 
-    It is a pure function: `n_tokens` are predicted in a pass, `n_batches` says how many batches of a
-    size that makes, `speed` how many tokens a second a model of a shape learns from. A number of
-    updates that was given stands, whatever the time; `world` processes see as many batches in an update.
+    It is a pure function: `n_tokens` are predicted in a pass, `n_batches` says how many batches of
+    a size that makes, `speed` how many tokens a second a model of a shape learns from. A number of
+    updates that was given stands, whatever the time; `world` processes see as many batches in one.
     """
     reasons: list[str] = []
     budget = parse_budget(config.train.budget)
@@ -121,7 +123,8 @@ def sized(
     n_tokens: int,
     speed: Callable[[ModelConfig], float],
 ) -> tuple[Config, float, list[str]]:
-    """The largest size that gets through the data often enough in the time, its speed, the reasons."""
+    """The largest size that gets through the data often enough in the time, its speed, the
+    reasons."""
     if config.model.size().keys() & decided.get("model", {}).keys():
         fast = speed(config.model)
         width = config.model.d_model
