@@ -117,7 +117,7 @@ def test_hypotheses_that_change_parents_go_on_as_if_alone(build, shape, pairs, c
 
 @given(shapes, st.lists(pairs, min_size=2, max_size=3), steps, st.booleans())
 def test_sentences_that_leave_and_join_go_on_as_if_alone(build, shape, parties, n_steps, leave):
-    """Batches of different lengths, with sources of different lengths, become one after some steps."""
+    """Batches of different lengths, with different sources, become one after some steps."""
     model = build(**shape)
     with torch.inference_mode():
         for kind in range(2):

@@ -71,7 +71,7 @@ def test_sentences_that_come_in_late_come_out_the_same(
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_batch_that_goes_on_forgets_those_that_have_left(build, options, beam):
-    """Always two at a time, one of which is much longer, so that the next comes in beside the last."""
+    """Always two at a time, one much longer, so that the next comes in beside the last."""
     texts = [[7, 8, 9, 10] * n for n in (4, 3, 2, 2, 1, 1)]
     wanted, forgotten, forget = (
         options(beam=beam, max_length=None, max_extra=2, min_length=99),
@@ -108,7 +108,7 @@ def test_the_order_of_sentences_does_not_matter(build, options, seed, family, da
 def test_cached_decoding_equals_decoding_from_scratch(
     build, options, seed, family, sources, search
 ):
-    """A tap that lets everything pass goes through the whole sequence at every step, without a cache."""
+    """With a tap that lets all pass, every step goes through the whole sequence, uncached."""
     model = build(seed, family=family)
     same(
         decode(model, sources, options(**search)),

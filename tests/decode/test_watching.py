@@ -81,7 +81,7 @@ def test_a_search_that_is_stopped_answers_with_what_it_has(
 @pytest.mark.parametrize("how", [{"beam": 1}, {"beam": 3, "n_best": 2}, {"temperature": 1.0}])
 @pytest.mark.parametrize("family", ["encoder-decoder", "decoder"])
 def test_a_request_that_joins_a_running_batch_gets_what_it_gets_alone(build, options, family, how):
-    """A batch that goes on for ever: sentences come in at every step, and one of them is cancelled."""
+    """Sentences come into a batch that goes on, one at every step; one of them is cancelled."""
     model, wanted = build(3, family=family), options(max_length=8, **how)
     texts = [[7, 8, 9, 10], [9], [8, 8], [10, 7, 7], [9, 10]]
     request = Request(models=(laid_out(model),), options=wanted)
@@ -92,7 +92,7 @@ def test_a_request_that_joins_a_running_batch_gets_what_it_gets_alone(build, opt
         while search or others:
             if others:
                 search.join(Search(request, [others.pop(0)], way))
-            found += search.take_done()
+            found += search.take()
             found += search.take(lambda slot: slot.sentence.index == 2 and slot.length == 3)
             if search:
                 search.advance()

@@ -1,7 +1,7 @@
 """Which sentences are decoded together: those of a length, the longest first.
 
-Sentences that are done leave. The others are mostly done soon after, so new ones wait for a batch of
-their own; only when a few go on for much too long do new ones come in beside them (continuous
+Sentences that are done leave. The others are mostly done soon after, so new ones wait for a batch
+of their own; only when a few go on for much too long do new ones come in beside them (continuous
 batching). A batch never changes what comes out of it.
 """
 
@@ -26,7 +26,7 @@ def in_batches(request: Request, sentences: Sequence[Sentence], way: Best) -> It
         if batch:
             batch.advance()
             n_steps += 1
-            yield from batch.take_done()
+            yield from batch.take()
         if waiting and not batch:
             room, n_steps = room_for(waiting[0], request, way.width), 0
             overdue = size(waiting[0]) + PATIENCE
@@ -34,7 +34,7 @@ def in_batches(request: Request, sentences: Sequence[Sentence], way: Best) -> It
         if waiting and (n_inside == 0 or (n_steps > overdue and n_inside <= room // 2)):
             n_new = min(room - n_inside, len(waiting))
             new = Search(request, [waiting.popleft() for _ in range(n_new)], way)
-            yield from new.take_done()
+            yield from new.take()
             if batch:
                 batch.join(new)
             batch, n_steps = batch or new, 0

@@ -19,7 +19,7 @@ KeysValues = tuple[Float[Tensor, "N H S K"], Float[Tensor, "N H S K"]]
 
 
 class TreeCache:
-    """Keys and values of every decoder layer for a batch, in one tensor that doubles when it is full.
+    """Keys and values of every decoder layer, in one tensor that doubles when it is full.
 
     All sentences write to the same slots at the same time. One that came in later, or has a shorter
     prompt, does not see the slots before its own.
@@ -126,7 +126,7 @@ class TreeCache:
 def taken(
     x: Float[Tensor, "..."], dim: int, rows: Int[Tensor, " R"], places: Int[Tensor, " M"]
 ) -> Float[Tensor, "..."]:
-    """These rows of x, in its own memory: only those are copied that come to other places, these."""
+    """These rows of x, in its own memory: only those that come to other places are copied."""
     kept = x.narrow(dim, 0, len(rows))
     return kept.index_copy_(dim, places, x.index_select(dim, rows[places])) if len(places) else kept
 

@@ -108,7 +108,7 @@ def drawn_tokens(
 
 
 def kept(scores: Float[Tensor, "N 1 V"], options: DecodeConfig) -> Float[Tensor, "N 1 V"]:
-    """Probabilities, best first, with zero for tokens that top-k, min-p or the nucleus (top-p) leave out.
+    """Probabilities, best first, with zero for what top-k, min-p or the nucleus (top-p) leave out.
 
     The best one may always be drawn.
     """

@@ -62,7 +62,7 @@ def decode(
 
 @torch.inference_mode()
 def decode_each(request: Request, sentences: Sequence[Sentence]) -> Iterator[Result]:
-    """The outputs of each sentence as they are done: suspicious ones last, after a second attempt."""
+    """The outputs of each sentence as they are done; suspicious ones last, decoded again."""
     suspects: list[Suspect] = []
     for sentence, outputs in searched(request, sentences):
         wrong = faults(request, sentence, outputs[0]) if is_guarded(request) else []
@@ -84,7 +84,8 @@ def is_guarded(request: Request) -> bool:
 def searched(request: Request, sentences: Sequence[Sentence]) -> Iterator[Result]:
     """The outputs of each sentence, found in the way that the options and its terms ask for."""
     if request.options.temperature:
-        yield from drawn(replace(request, record=None), sentences)
+        one = replace(request, record=None, options=request.options.but(beam=1))
+        yield from drawn(one, sentences)
         return
     free, bound = ([each for each in sentences if bool(each.terms) == has] for has in (False, True))
     yield from in_batches(request, free, Best(request))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, Self
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +15,7 @@ from clearhead.model import Tap, Transformer, masks
 
 
 class Engine(Protocol):
-    """Log-probabilities of the next token for every hypothesis of a batch, with a cache of its own."""
+    """Log-probabilities of the next token for every hypothesis, with a cache of its own."""
 
     def read(self, sentences: Sequence[Sentence], width: int) -> Float[Tensor, "N T V"]:
         """Begins with these sentences, each of which will have up to `width` hypotheses.
@@ -32,7 +32,7 @@ class Engine(Protocol):
     def keep(self, sentences: Int[Tensor, " R"]) -> None:
         """The other sentences leave the batch."""
 
-    def join(self, other: "Engine") -> None:
+    def join(self, other: Self) -> None:
         """The sentences of another engine for the same model come in below."""
 
 
@@ -61,8 +61,7 @@ class TransformerEngine:
     def keep(self, sentences: Int[Tensor, " R"]) -> None:
         self.cache.keep(sentences)
 
-    def join(self, other: Engine) -> None:
-        assert isinstance(other, TransformerEngine), "two engines of one kind"
+    def join(self, other: Self) -> None:
         self.cache.join(other.cache)
 
 
@@ -77,7 +76,7 @@ class TappedEngine:
         self.texts: list[Int[Tensor, "W T"]] = []
         self.memories: list[tuple[Tensor, Tensor | None] | None] = []
 
-    def read(self, sentences: Sequence[Sentence], width: int) -> Float[Tensor, "N T V"]:  # noqa: ARG002
+    def read(self, sentences: Sequence[Sentence], _width: int) -> Float[Tensor, "N T V"]:
         for sentence in sentences:
             self.texts.append(torch.tensor([sentence.prompt], device=self.model.device))
             self.memories.append(self.memory(sentence) if self.model.config.reads else None)
@@ -98,8 +97,7 @@ class TappedEngine:
         self.texts = [self.texts[place] for place in places]
         self.memories = [self.memories[place] for place in places]
 
-    def join(self, other: Engine) -> None:
-        assert isinstance(other, TappedEngine), "two engines of one kind"
+    def join(self, other: Self) -> None:
         self.texts += other.texts
         self.memories += other.memories
 
@@ -134,8 +132,7 @@ class Ensemble:
         for engine in self.engines:
             engine.keep(sentences)
 
-    def join(self, other: Engine) -> None:
-        assert isinstance(other, Ensemble), "two engines of one kind"
+    def join(self, other: Self) -> None:
         for mine, theirs in zip(self.engines, other.engines, strict=True):
             mine.join(theirs)
 

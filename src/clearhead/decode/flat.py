@@ -49,7 +49,7 @@ class FlatLayer(NamedTuple):
 
 
 class FlatTransformer:
-    """The weights of a model in eval mode, laid out for decoding; square matrices are views of its own.
+    """A model's weights, laid out for decoding; square matrices stay views, so changes show.
 
     With `int8`, matrices are rounded to 8 bits (quantized), which is faster and less exact.
     """
@@ -78,8 +78,8 @@ class FlatTransformer:
     @cached_property
     def head(self) -> Map:
         bias = self.model.head.bias
-        matrix = self.model.head.matrix(self.tokens).detach()
-        return self.product(matrix, None if bias is None else bias.detach())
+        matrix = self.model.head.matrix(self.tokens)
+        return self.product(matrix.detach(), None if bias is None else bias.detach())
 
     def new_cache(self, lengths: list[int], capacity: int) -> TreeCache:
         """An empty cache for prompts of these lengths."""
@@ -189,13 +189,12 @@ class FlatTransformer:
         )
         if not hasattr(block, "cross_attention"):
             return layer
-        matrix, bias = weights(block.cross_attention.qkv)
-        d_model = self.config.d_model
+        cross, d_model = block.cross_attention, self.config.d_model
         return layer._replace(
             norm_cross=flat_norm(block.norm_cross),
-            query=self.product(matrix[:d_model], None if bias is None else bias[:d_model]),
-            keys_values=self.product(matrix[d_model:], None if bias is None else bias[d_model:]),
-            add_cross_out=self.addition(*weights(block.cross_attention.out)),
+            query=self.product(*weights(cross.qkv, slice(d_model))),
+            keys_values=self.product(*weights(cross.qkv, slice(d_model, None))),
+            add_cross_out=self.addition(*weights(cross.out)),
         )
 
     def product(self, matrix: Float[Tensor, "Y X"], bias: Float[Tensor, " Y"] | None) -> Map:
@@ -233,12 +232,14 @@ def spread(
 
 
 def in_columns(matrix: Float[Tensor, "Y X"]) -> Float[Tensor, "X Y"]:
-    """The matrix transposed, its longer side in one piece: rows times it are up to twice as fast."""
+    """The matrix transposed, its longer side in one piece: products are up to twice as fast."""
     return matrix.t().contiguous() if matrix.size(0) > matrix.size(1) else matrix.t()
 
 
-def weights(linear: nn.Linear) -> tuple[Tensor, Tensor | None]:
-    return linear.weight.detach(), None if linear.bias is None else linear.bias.detach()
+def weights(linear: nn.Linear, rows: slice = slice(None)) -> tuple[Tensor, Tensor | None]:
+    """Matrix and bias of a layer, or some rows of them."""
+    bias = None if linear.bias is None else linear.bias.detach()[rows]
+    return linear.weight.detach()[rows], bias
 
 
 def flat_norm(module: nn.Module) -> Map:

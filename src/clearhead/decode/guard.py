@@ -1,7 +1,7 @@
-"""Outputs that went wrong in the ways models go wrong: loops, endless text, a source that was not read.
+"""Outputs that went wrong as models go wrong: loops, endless text, a source that was not read.
 
-Such a sentence is decoded once more, with repetition blocked and where needed with a minimum length.
-The better output is kept, and its notes say what happened.
+Such a sentence is decoded once more, with repetition blocked and where needed with a minimum
+length. The better output is kept, and its notes say what happened.
 """
 
 from collections import Counter
@@ -47,7 +47,7 @@ def faults(request: Request, sentence: Sentence, output: Hypothesis) -> list[str
 
 
 def repetition(ids: Sequence[int]) -> int:
-    """Tokens in the longest stretch of the same few three times or more, or in one run said too often."""
+    """Tokens in the longest stretch of the same few, thrice or more, or in a run said too often."""
     longest = 0
     for period in range(1, LONGEST_PERIOD + 1):
         breaks = [i for i in range(len(ids) - period) if ids[i] != ids[i + period]]

@@ -34,7 +34,7 @@ class Hypothesis:
 
 @dataclass(frozen=True, kw_only=True)
 class BeamCandidate:
-    """One way on that the search looked at; its parent is the candidate of that rank one step before."""
+    """One way on that the search looked at; its parent is a rank of the step before."""
 
     rank: int
     parent: int
@@ -91,7 +91,7 @@ class Ranking:
         return total / self.penalty(length)
 
     def best_case(self, total: float, length: int, limit: int) -> float:
-        """No continuation scores better: it would add no loss, and end where the penalty is kindest."""
+        """No continuation scores better: it adds no loss and ends where the penalty is kindest."""
         return total / max(self.penalty(min(length + 1, limit)), self.penalty(limit))
 
     def hypothesis(self, node: TokenNode | None, total: float, finished: bool) -> Hypothesis:

@@ -16,7 +16,7 @@ DEFAULTS = DecodeConfig()
 BLOCKED = tuple(token for token in range(len(SPECIALS)) if token != END)
 """Tokens that no output holds: every special one but the end."""
 Models = Transformer | FlatTransformer | Sequence[Transformer | FlatTransformer]
-"""One model or an ensemble; those that are laid out for decoding are worth keeping between calls."""
+"""One model or an ensemble; those laid out for decoding are worth keeping between calls."""
 Term = tuple[tuple[int, ...], ...]
 """A term that must appear, in any one of its spellings (with and without a leading space, say)."""
 
@@ -30,7 +30,7 @@ class Sentence:
     source: tuple[int, ...]
     """What the encoder reads; nothing, for a model without one."""
     prompt: tuple[int, ...]
-    """What the decoder reads before the first choice: the start token or a context, and the prefix."""
+    """What the decoder reads before the first choice: the start or a context, and the prefix."""
     n_prefix: int
     """How many of the prompt's last tokens are the beginning of the output."""
     limit: int
@@ -89,7 +89,7 @@ class Request:
         )
 
     def positions_left(self, n_context: int) -> int:
-        """Tokens that learned positions allow after a context; the last one needs none: it is not read."""
+        """Tokens that learned positions allow after a context; the last is never read."""
         configs = [each.config for each in self.models]
         ends = [each.max_positions for each in configs if each.positions == "learned"]
         return min(ends, default=2**31) - n_context + 1

@@ -11,7 +11,7 @@ from clearhead.decode.decoder import decode_each
 from clearhead.decode.engine import engine_for
 from clearhead.decode.hypothesis import Hypothesis, Ranking
 from clearhead.decode.request import DEFAULTS, Models, Request, Sentence, checked
-from clearhead.decode.search import begin
+from clearhead.decode.search import read_prompts
 from clearhead.text import END
 
 
@@ -23,7 +23,7 @@ def score(
     *,
     ended: bool = True,
 ) -> list[Hypothesis]:
-    """Given outputs for given sources as if they had been decoded: their log-probabilities, and score.
+    """Given outputs for given sources as if they had been decoded: log-probabilities and score.
 
     An output that is not `ended` is scored without the end token, like one that was cut off.
     """
@@ -34,7 +34,7 @@ def score(
     ]
     ranking, found = Ranking(options), {}
     for batch in by_size(sentences, options):
-        _, nodes = begin(engine_for(request), batch, width=1)
+        _, nodes = read_prompts(engine_for(request), batch, width=1)
         for sentence, node in zip(batch, nodes, strict=True):
             total = 0.0 if node is None else sum(node.path()[1])
             found[sentence.index] = ranking.hypothesis(node, total, finished=ended)
@@ -58,11 +58,11 @@ def alternatives(
     n: int,
     options: DecodeConfig = DEFAULTS,
 ) -> list[Hypothesis]:
-    """What could follow the prefix: its n likeliest next tokens, each with its best continuation."""
+    """What could follow the prefix: the n likeliest tokens, each with its best continuation."""
     request = Request(models=checked(models), options=options.but(n_best=1))
     with torch.inference_mode():
         sentence = request.sentence(0, source, prefix)
-        log_probs, _ = begin(engine_for(request), [sentence], width=1)
+        log_probs, _ = read_prompts(engine_for(request), [sentence], width=1)
         values, tokens = top(Rules(request).block(log_probs), min(n, log_probs.size(2)))
     nexts = tokens[values > -torch.inf].tolist()
     going_on = [

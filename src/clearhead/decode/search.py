@@ -1,4 +1,4 @@
-"""The search: at each step the hypotheses of every sentence go on, in one way of choosing or another.
+"""The search: at each step the hypotheses of every sentence go on, in one of several ways.
 
 Greedy search takes the best token, sampling one drawn at random, beam search the best few
 continuations of the best few hypotheses. A hypothesis that ends is put aside and its place in the
@@ -12,7 +12,8 @@ from bisect import insort
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import compress
-from typing import TypeVar
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,21 +22,13 @@ from torch import Tensor
 
 from clearhead.decode.choose import NOTHING, Rules, drawn_tokens, top
 from clearhead.decode.engine import Engine, engine_for, padded
-from clearhead.decode.hypothesis import (
-    BeamCandidate,
-    Fate,
-    Hypothesis,
-    Ranking,
-    TokenNode,
-    chain,
-)
+from clearhead.decode.hypothesis import BeamCandidate, Fate, Hypothesis, Ranking, TokenNode, chain
 from clearhead.decode.request import Request, Sentence
 
 Result = tuple[Sentence, list[Hypothesis]]
 """A sentence and its outputs, best first."""
 Pick = tuple[float, int, int, float]
 """A continuation: cumulative score, parent, token and the token's own log-probability."""
-Number = TypeVar("Number", int, float)
 
 
 class Slot:
@@ -43,12 +36,8 @@ class Slot:
 
     def __init__(self, sentence: Sentence, root: TokenNode | None, request: Request) -> None:
         self.sentence, self.request, self.ranking = sentence, request, Ranking(request.options)
-        self.width, self.n_best, self.end = (
-            request.options.beam,
-            request.options.n_best,
-            request.end,
-        )
-        self.length = sentence.n_prefix
+        self.width, self.n_best = request.options.beam, request.options.n_best
+        self.end, self.length = request.end, sentence.n_prefix
         self.rows: list[TokenNode | None] = [root]  # None: before the first token
         self.parents: list[int] = []
         self.tokens: list[int] = []
@@ -58,7 +47,7 @@ class Slot:
         self.done = False
 
     def grow(self, picks: Sequence[Pick]) -> None:
-        """The hypotheses become the best of these, which come best first; those that end are put aside.
+        """The hypotheses become the first of these, which come best first; those that end leave.
 
         Where the rules allow no continuation, they stay as they are.
         """
@@ -90,7 +79,7 @@ class Slot:
         del self.finished[self.n_best :]
 
     def result(self) -> Result:
-        """The best finished hypotheses; where there are too few, the best of the others behind them."""
+        """The best finished hypotheses; where there are too few, the best of the others follow."""
         others = [
             self.ranking.hypothesis(row, total, finished=False)
             for total, row in zip(self.totals, self.rows, strict=True)
@@ -102,20 +91,24 @@ class Slot:
     def note(self, picks: Sequence[Pick]) -> None:
         """Writes down what was considered, and what became of it."""
         assert self.request.record is not None, "there is a record to write to"
-        candidates = []
-        for rank, (total, parent, token, log_prob) in enumerate(picks):
-            kept: Fate = "finished" if token == self.end else "kept"
-            candidate = BeamCandidate(
+        candidates = [
+            BeamCandidate(
                 rank=rank,
                 parent=parent,
                 token=token,
                 log_prob=log_prob,
                 cumulative=total,
-                fate=kept if rank < self.width else "pruned",
+                fate=self.fate(rank, token),
             )
-            if total > -math.inf:
-                candidates.append(candidate)
+            for rank, (total, parent, token, log_prob) in enumerate(picks)
+            if total > -math.inf
+        ]
         self.request.record.setdefault(self.sentence.index, []).append(candidates)
+
+    def fate(self, rank: int, token: int) -> Fate:
+        if rank >= self.width:
+            return "pruned"
+        return "finished" if token == self.end else "kept"
 
     @cached_property
     def random(self) -> random.Random:
@@ -161,10 +154,6 @@ class Best:
 class Drawn(Best):
     """A way of choosing: one continuation, drawn at random (sampling)."""
 
-    def __init__(self, request: Request) -> None:
-        super().__init__(request)
-        self.width = 1
-
     def pick(
         self,
         slots: Sequence[Slot],
@@ -192,7 +181,7 @@ def totals_of(slots: Sequence[Slot], like: Float[Tensor, "N W V"]) -> Float[Tens
 
 
 def filled(
-    rows: Sequence[list[Number]], fill: Number, device: torch.device
+    rows: Sequence[list[Any]], fill: float | int, device: torch.device
 ) -> Shaped[Tensor, "N W"]:
     """Rows made as long as the longest; numpy reads lists several times faster than torch."""
     width = max(map(len, rows))
@@ -206,7 +195,7 @@ class Search:
     def __init__(self, request: Request, sentences: Sequence[Sentence], way: Best) -> None:
         self.request, self.way, self.rules = request, way, Rules(request)
         self.engine, self.device = engine_for(request), request.device
-        log_probs, roots = begin(self.engine, sentences, way.width)
+        log_probs, roots = read_prompts(self.engine, sentences, way.width)
         self.slots = [way.slot(*pair, request) for pair in zip(sentences, roots, strict=True)]
         self.choose(log_probs)
 
@@ -228,7 +217,7 @@ class Search:
             slot.grow(picks)
 
     def written(self) -> Int[Tensor, "N W T"]:
-        """What each hypothesis has written, ending in the same column; shorter texts are filled up."""
+        """What each hypothesis has written, ending in one column; shorter texts are filled up."""
         paths = [[row.path()[0] if row else [] for row in slot.rows] for slot in self.slots]
         length = max(len(path) for rows in paths for path in rows)
         full = [[[NOTHING] * (length - len(path)) + path for path in rows] for rows in paths]
@@ -237,8 +226,8 @@ class Search:
         texts = torch.tensor(full, dtype=torch.long, device=self.device)
         return texts.view(len(full), width, length)
 
-    def take(self, leaves: Callable[[Slot], bool]) -> list[Result]:
-        """The sentences that leave the batch, with their outputs as they are now."""
+    def take(self, leaves: Callable[[Slot], bool] = attrgetter("done")) -> list[Result]:
+        """The sentences that are done, or others, leave the batch; their outputs as they are."""
         leaving = [leaves(slot) for slot in self.slots]
         if not any(leaving):
             return []
@@ -249,10 +238,6 @@ class Search:
             self.engine.keep(torch.tensor(places, device=self.device))
         return results
 
-    def take_done(self) -> list[Result]:
-        """The sentences that are finished leave the batch."""
-        return self.take(lambda slot: slot.done)
-
     def join(self, other: "Search") -> None:
         """The sentences of another search, for the same models and options, come in below."""
         if not self.slots:
@@ -262,10 +247,10 @@ class Search:
             self.slots += other.slots
 
 
-def begin(
+def read_prompts(
     engine: Engine, sentences: Sequence[Sentence], width: int
 ) -> tuple[Float[Tensor, "N 1 V"], list[TokenNode | None]]:
-    """The log-probabilities of the first token to choose, and the prefixes that are already written."""
+    """The log-probabilities of the first token to choose, and the prefixes already written."""
     log_probs = engine.read(sentences, width)
     if log_probs.size(1) == 1:
         return log_probs, [None] * len(sentences)

@@ -1,8 +1,9 @@
-"""Terms that must appear: beam search where hypotheses compete with those that hold as much of them.
+"""Terms that must appear: hypotheses compete with those that hold as much of the terms.
 
-Left to themselves, hypotheses that take up a term early would lose to those that have yet to pay for
-it. So the beam is shared out among the numbers of term tokens held (lexically constrained decoding
-by dynamic beam allocation, Post & Vilar 2018), and an output may only end when it holds every term.
+Left to themselves, hypotheses that take up a term early would lose to those that have yet to pay
+for it. So the beam is shared out among the numbers of term tokens held (lexically constrained
+decoding by dynamic beam allocation, Post & Vilar 2018), and an output may only end when it holds
+every term.
 """
 
 import math
@@ -98,7 +99,7 @@ class TermSlot(Slot):
         return super().result()
 
     def pick(self, totals: Float[Tensor, "W V"], log_probs: Float[Tensor, "W V"]) -> list[Pick]:
-        """The continuations that go on: in turn from those that hold all, all but one token, and so on."""
+        """The continuations that go on, in turn from those that hold all, all but one token …"""
         banks: dict[int, list[Pick]] = {}
         for pick in self.candidates(totals, log_probs):
             n_to_come = self.progress[pick[1]].after(pick[2]).n_to_come
@@ -111,7 +112,7 @@ class TermSlot(Slot):
     def candidates(
         self, totals: Float[Tensor, "W V"], log_probs: Float[Tensor, "W V"]
     ) -> list[Pick]:
-        """The best continuations of all, the best of each hypothesis, and those that a term wants."""
+        """The best continuations, the best of each hypothesis, and those that a term wants."""
         for row, progress in enumerate(self.progress):
             if progress.missing:
                 totals[row, self.end] = -torch.inf

@@ -1,7 +1,7 @@
 """ids → logits: the Transformer itself. It knows no vocabulary, no loss and no file.
 
-Read `attention.py`, `block.py`, `stack.py`, `transformer.py` in this order: the paper's figure, from
-the inside out.
+Read `attention.py`, `block.py`, `stack.py`, `transformer.py` in this order: the paper's figure,
+from the inside out.
 """
 
 from clearhead.config import ModelConfig

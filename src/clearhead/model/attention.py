@@ -1,4 +1,4 @@
-"""Attention: every position asks all others a question and takes home a mixture of their answers."""
+"""Attention: every position asks all others a question and takes a mixture of their answers."""
 
 import math
 

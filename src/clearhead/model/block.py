@@ -1,4 +1,4 @@
-"""One layer of the paper's figure: attention, then a feed-forward network, each inside add & norm."""
+"""One layer of the paper's figure: attention and a feed-forward network, each in add & norm."""
 
 from collections.abc import Callable
 from functools import partial

@@ -6,10 +6,11 @@ from torch import Tensor, nn
 
 
 class Dropout(nn.Module):
-    """Zeroes a share of the entries in training and scales the rest up, so that the expectation stays.
+    """Zeroes a share of the entries in training and scales up the rest: the expectation stays.
 
-    On a CPU torch draws one random float per entry, serially, which takes longer than most layers do. There, one
-    random byte decides: the rate is rounded to 256ths (0.1 becomes 26/256) and the scale follows the rounded rate.
+    On a CPU torch draws one random float per entry, serially, which takes longer than most layers
+    do. There, one random byte decides: the rate is rounded to 256ths (0.1 becomes 26/256) and the
+    scale follows the rounded rate.
     """
 
     def __init__(self, rate: float) -> None:

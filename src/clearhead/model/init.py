@@ -1,15 +1,16 @@
 """How weights begin: the one place that says so.
 
-`xavier` is for post-norm (base and big): Glorot-uniform matrices, as in the paper's own code, so that each product
-keeps the variance of what passes forwards and backwards; the norm after each addition holds the sum in bounds.
+`xavier` is for post-norm (base and big): Glorot-uniform matrices, as in the paper's own code, so
+that each product keeps the variance of what passes forwards and backwards; the norm after each
+addition holds the sum in bounds.
 
-`small` is for pre-norm (tiny and small): normal with variance 2 / (5 d_model), and each matrix that writes to the
-residual stream divided by √(number of such writes), so that the stream, which no norm holds in bounds, does not grow
-with depth.
+`small` is for pre-norm (tiny and small): normal with variance 2 / (5 d_model), and each matrix that
+writes to the residual stream divided by √(number of such writes), so that the stream, which no norm
+holds in bounds, does not grow with depth.
 
-In both, token vectors have variance 1 / d_model: after the √d_model of the embedding they are as large as the position
-vectors, and as output matrix they give logits of variance about 1. Without that scaling they begin at BERT's 0.02.
-Biases begin at 0, norms at 1.
+In both, token vectors have variance 1 / d_model: after the √d_model of the embedding they are as
+large as the position vectors, and as output matrix they give logits of variance about 1. Without
+that scaling they begin at BERT's 0.02. Biases begin at 0, norms at 1.
 """
 
 import math
@@ -28,31 +29,29 @@ BERT_STD = 0.02
 
 @torch.no_grad()
 def initialise(model: nn.Module, config: ModelConfig) -> None:
-    """Draw every weight of a Transformer anew; one without memory, which others will fill, is left alone."""
+    """Draw every weight anew; a model without memory, which others will fill, is left alone."""
     if next(model.parameters()).is_meta:
         return
     for module in model.modules():
         if isinstance(module, nn.Linear):
-            draw(module.weight, config)
+            draw_matrix(module.weight, config)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
-            nn.init.normal_(
-                module.weight, std=config.d_model**-0.5 if config.scale_embeddings else BERT_STD
-            )
+            scaled = config.scale_embeddings
+            nn.init.normal_(module.weight, std=config.d_model**-0.5 if scaled else BERT_STD)
         elif isinstance(module, LearnedPositions):
             nn.init.normal_(module.table, std=BERT_STD)
     for module in model.modules():
         if isinstance(module, Attention):
-            for third in module.qkv.weight.chunk(
-                3
-            ):  # three square matrices that happen to lie together
-                draw(third, config)
+            # Three square matrices that happen to lie together.
+            for third in module.qkv.weight.chunk(3):
+                draw_matrix(third, config)
         elif isinstance(module, Stack) and config.init == "small":
             quieten_writes(module)
 
 
-def draw(weight: Tensor, config: ModelConfig) -> None:
+def draw_matrix(weight: Tensor, config: ModelConfig) -> None:
     """A matrix of random weights, of the variance that the settings ask for."""
     if config.init == "xavier":
         nn.init.xavier_uniform_(weight)
@@ -61,7 +60,7 @@ def draw(weight: Tensor, config: ModelConfig) -> None:
 
 
 def quieten_writes(stack: Stack) -> None:
-    """Divide what each sub-layer adds to the residual stream by the square root of how many add to it."""
+    """Divide what each sub-layer adds to the residual stream by √(how many add to it)."""
     sublayers = [
         module for module in stack.modules() if isinstance(module, Attention | FeedForward)
     ]

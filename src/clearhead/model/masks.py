@@ -1,6 +1,7 @@
 """Who may look at whom: True is allowed, and no row is ever empty.
 
-A softmax over an empty row is not a number, and fused kernels disagree about what to put there instead.
+A softmax over an empty row is not a number, and fused kernels disagree about what to put there
+instead.
 """
 
 import torch

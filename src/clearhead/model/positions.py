@@ -1,4 +1,4 @@
-"""Where a token stands, as a vector added to its own: attention itself sees a set, not a sequence."""
+"""Where a token stands, as a vector added to its own: attention sees a set, not a sequence."""
 
 import torch
 from jaxtyping import Float, Int

@@ -1,4 +1,4 @@
-"""A stack of blocks of one shape and separate weights, on top of token vectors and their positions."""
+"""A stack of blocks of one shape and separate weights, on top of tokens and their positions."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -12,7 +12,7 @@ from clearhead.model.tap import SILENT, Tap
 
 
 class Stack(nn.Module):
-    """An encoder or a decoder: the only differences are the mask, and whether there is a memory to ask."""
+    """An encoder or a decoder: they differ in the mask, and in whether there is a memory to ask."""
 
     def __init__(self, config: ModelConfig, n_layers: int, cross: bool = False) -> None:
         super().__init__()

@@ -1,7 +1,8 @@
 """A way to look at every tensor on its way through the model, and to put another in its place.
 
-The model hands each step to its tap and goes on with what comes back: `x = tap("resid_mid", x)`. Paths are made of
-the parts walked through (`decoder.1.cross.pattern`); they are public names, listed in `tests/model/test_tap.py`.
+The model hands each step to its tap and goes on with what comes back: `x = tap("resid_mid", x)`.
+Paths are made of the parts walked through (`decoder.1.cross.pattern`); they are public names,
+listed in `tests/model/test_tap.py`.
 """
 
 from collections.abc import Callable, Mapping

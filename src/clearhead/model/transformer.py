@@ -107,7 +107,7 @@ class Transformer(nn.Module):
         return tap.into("encoder")("classes", self.classifier(memory, mask))
 
     def look_up(self, tokens: nn.Embedding, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        """Token vectors, times √d_model: beside positions, whose entries are about 1, they count."""
+        """Token vectors, times √d_model: beside positions, with entries of about 1, they count."""
         try:
             vectors: Tensor = tokens(ids)
         except IndexError:
