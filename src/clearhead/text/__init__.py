@@ -4,11 +4,10 @@ A token is bytes. A table from id to bytes, made once, is all that decoding need
 tokens and a whole sentence cannot come out differently, whatever the method.
 """
 
-from clearhead.text.parts import Stream, fitting_parts
-from clearhead.text.tokenizer import Tokenizer
+from clearhead.text.tokenizer import Tokenizer, fitting_parts
 from clearhead.text.vocabulary import BOT, END, MASK, PAD, SPECIALS, START, UNKNOWN, USER
 
 __all__ = [
     "BOT", "END", "MASK", "PAD", "SPECIALS", "START", "UNKNOWN", "USER",
-    "Stream", "Tokenizer", "fitting_parts",
+    "Tokenizer", "fitting_parts",
 ]  # fmt: skip

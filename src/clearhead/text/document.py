@@ -26,33 +26,30 @@ from clearhead.text.vocabulary import (
 
 MAX_BYTES = 32 * 2**20
 TAG = re.compile(r"<2[A-Za-z0-9_-]{1,32}>")
+FOREIGN = "is not one that clearhead writes"
 ADVICE = "Take the tokenizer.json that was written with the model."
 
 
-def to_document(vocabulary: Vocabulary) -> dict[str, Any]:
-    """The whole file, in the order in which it is written."""
-    method = METHODS[vocabulary.method]
-    return {
+def to_json(vocabulary: Vocabulary) -> str:
+    """The one way in which a tokenizer is written; its hash is the fingerprint."""
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    document = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [special_token(*pair) for pair in enumerate(vocabulary.specials)],
-        "normalizer": {"type": "Prepend", "prepend": " "} if method.spaced else None,
+        "added_tokens": [
+            {"id": number, "content": token, **plain, "special": True}
+            for number, token in enumerate(vocabulary.specials)
+        ],
+        "normalizer": (
+            {"type": "Prepend", "prepend": " "} if METHODS[vocabulary.method].spaced else None
+        ),
         "pre_tokenizer": pre_tokenizer(vocabulary.method),
         "post_processor": None,
         "decoder": decoder(vocabulary.method),
         "model": model_section(vocabulary),
     }
-
-
-def to_json(vocabulary: Vocabulary) -> str:
-    """The one way in which a tokenizer is written; its hash is the fingerprint."""
-    return json.dumps(to_document(vocabulary), ensure_ascii=False, separators=(",", ":"))
-
-
-def special_token(number: int, token: str) -> dict[str, Any]:
-    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    return {"id": number, "content": token, **plain, "special": True}
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
 def pre_tokenizer(method: str) -> dict[str, Any]:
@@ -62,11 +59,8 @@ def pre_tokenizer(method: str) -> dict[str, Any]:
         "behavior": "Isolated",
         "invert": False,
     }
-    return (
-        sequence("pretokenizers", split, byte_level(use_regex=False))
-        if method == "bytes"
-        else split
-    )
+    both = {"type": "Sequence", "pretokenizers": [split, byte_level(use_regex=False)]}
+    return both if method == "bytes" else split
 
 
 def decoder(method: str) -> dict[str, Any]:
@@ -75,8 +69,9 @@ def decoder(method: str) -> dict[str, Any]:
         return byte_level(use_regex=True)
     whole, strip = {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}
     joined = {"type": "Replace", "pattern": {"Regex": f"^{CONTINUATION}"}, "content": ""}
-    steps = {"wordpiece": (joined, whole, strip), "words": (whole, strip), "characters": (whole,)}
-    return sequence("decoders", *steps.get(method, ({"type": "ByteFallback"}, whole, strip)))
+    steps = {"wordpiece": [joined, whole, strip], "words": [whole, strip], "characters": [whole]}
+    spelled = [{"type": "ByteFallback"}, whole, strip]
+    return {"type": "Sequence", "decoders": steps.get(method, spelled)}
 
 
 def byte_level(use_regex: bool) -> dict[str, Any]:
@@ -88,52 +83,54 @@ def byte_level(use_regex: bool) -> dict[str, Any]:
     }
 
 
-def sequence(name: str, *steps: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "Sequence", name: list(steps)}
-
-
 def model_section(vocabulary: Vocabulary) -> dict[str, Any]:
     """The model section, whose settings are fixed for each method."""
     kind, fallback = METHODS[vocabulary.method].model, METHODS[vocabulary.method].fallback
-    ids = vocabulary.ids()
-    unknown = SPECIALS["unknown"]
+    ids, unknown = vocabulary.ids(), SPECIALS["unknown"]
     if kind == "Unigram":
-        unscored = len(ids) - len(vocabulary.learned)
-        scored = zip(ids, [0.0] * unscored + list(vocabulary.scores), strict=True)
+        scores = [0.0] * (len(ids) - len(vocabulary.learned)) + list(vocabulary.scores)
         return {
             "type": kind,
             "unk_id": ids[unknown],
-            "vocab": list(map(list, scored)),
+            "vocab": list(map(list, zip(ids, scores, strict=True))),
             "byte_fallback": fallback,
         }
     if kind == "WordPiece":
-        limits = {"continuing_subword_prefix": CONTINUATION, "max_input_chars_per_word": MAX_TOKEN}
-        return {"type": kind, "unk_token": unknown, **limits, "vocab": ids}
+        return {
+            "type": kind,
+            "unk_token": unknown,
+            "continuing_subword_prefix": CONTINUATION,
+            "max_input_chars_per_word": MAX_TOKEN,
+            "vocab": ids,
+        }
     if kind == "WordLevel":
         return {"type": kind, "vocab": ids, "unk_token": unknown}
-    plain = {"continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": False}
-    settings = {
+    return {
+        "type": kind,
         "dropout": None,
         "unk_token": unknown,
-        **plain,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": False,
         "byte_fallback": fallback,
         "ignore_merges": False,
+        "vocab": ids,
+        "merges": list(map(list, vocabulary.merges)),
     }
-    return {"type": kind, **settings, "vocab": ids, "merges": list(map(list, vocabulary.merges))}
 
 
 def from_json(text: str | bytes) -> tuple[Vocabulary, str]:
     """The vocabulary of a file that says what we would have written, and what we would have."""
     document = parsed_json(text)
-    found = document.get("model")
-    if not isinstance(found, dict):
-        raise TokenizerError("The tokenizer has no model section.", ADVICE)
-    method = method_of(document, found)
+    found: Any = document.get("model")
+    require(isinstance(found, dict), "has no model section")
+    cut, kind = document.get("pre_tokenizer"), found.get("type")
+    method = next((m for m in METHODS if (METHODS[m].model, pre_tokenizer(m)) == (kind, cut)), "")
+    require(bool(method), f"{FOREIGN}: model {shown(kind)} with this pre_tokenizer")
     tokens, scores = tokens_of(found.get("vocab"))
-    if bool(scores) != (method == "unigram"):
-        raise TokenizerError(
-            "The tokenizer has a vocabulary of another kind than its model.", ADVICE
-        )
+    require(
+        bool(scores) == (method == "unigram"), "has a vocabulary of another kind than its model"
+    )
     tags = tuple(itertools.takewhile(TAG.fullmatch, tokens[len(SPECIALS) :]))
     first = len(SPECIALS) + len(tags) + len(byte_tokens(method))
     vocabulary = Vocabulary(
@@ -150,48 +147,28 @@ def from_json(text: str | bytes) -> tuple[Vocabulary, str]:
     return vocabulary, ours
 
 
-def method_of(document: dict[str, Any], found: dict[str, Any]) -> str:
-    """The method whose kind of model and whose way of cutting text the file names."""
-    for name, method in METHODS.items():
-        is_cut_so = document.get("pre_tokenizer") == pre_tokenizer(name)
-        if is_cut_so and found.get("type") == method.model:
-            return name
-    what = f"model {shown(found.get('type'))} with this pre_tokenizer"
-    raise TokenizerError(f"The tokenizer is not one that clearhead writes: {what}.", ADVICE)
-
-
 def check_learned(vocabulary: Vocabulary) -> None:
     """Merges join learned tokens into learned tokens, never into special ones; bytes are bytes."""
     plain = set(vocabulary.learned)
     if vocabulary.method == "bytes":
         plain |= BYTE_ALPHABET.keys()
-        if not set().union(*plain) <= BYTE_ALPHABET.keys():
-            raise TokenizerError("The tokenizer has tokens that are not spelled in bytes.", ADVICE)
-    if not all(
-        left in plain and right in plain and left + right in plain
-        for left, right in vocabulary.merges
-    ):
-        raise TokenizerError("The tokenizer merges tokens that it does not have.", ADVICE)
+        spelled = set().union(*plain) <= BYTE_ALPHABET.keys()
+        require(spelled, "has tokens that are not spelled in bytes")
+    merged = (part for left, right in vocabulary.merges for part in (left, right, left + right))
+    require(plain.issuperset(merged), "merges tokens that it does not have")
 
 
 def check_rest(document: dict[str, Any], ours: dict[str, Any]) -> None:
     """Nothing is missing, added or changed, not even true to 1; keys may be in any order."""
     for part in ours | document:
         same = (json.dumps(whole.get(part, whole), sort_keys=True) for whole in (ours, document))
-        if next(same) != next(same):
-            raise TokenizerError(
-                f"The tokenizer is not one that clearhead writes: its {shown(part)} differs.",
-                ADVICE,
-            )
+        require(next(same) == next(same), f"{FOREIGN}: its {shown(part)} differs")
 
 
 def parsed_json(text: str | bytes) -> dict[str, Any]:
     """The file as JSON, if it is of a size and depth that a tokenizer can have."""
-    if len(text) > MAX_BYTES:
-        raise TokenizerError(
-            f"The tokenizer has {len(text):,} bytes, and at most {MAX_BYTES:,} are read.",
-            ADVICE,
-        )
+    fits = len(text) <= MAX_BYTES
+    require(fits, f"has {len(text):,} bytes, and at most {MAX_BYTES:,} are read")
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -217,20 +194,24 @@ def tokens_of(vocab: Any) -> tuple[list[str], list[float]]:
             raise TokenizerError(
                 f"The tokenizer has a token that cannot be one: {shown(token)}.", ADVICE
             )
-    if len(set(tokens)) != len(tokens):
-        raise TokenizerError("The tokenizer has the same token twice.", ADVICE)
-    if not all(type(score) is float and math.isfinite(score) and score <= 0 for score in scores):
-        raise TokenizerError("The tokenizer has scores that are not log probabilities.", ADVICE)
+    require(len(set(tokens)) == len(tokens), "has the same token twice")
+    are_logs = all(type(score) is float and math.isfinite(score) and score <= 0 for score in scores)
+    require(are_logs, "has scores that are not log probabilities")
     return tokens, scores
 
 
 def merges_of(merges: Any) -> list[tuple[str, str]]:
     """Pairs of tokens, each pair once."""
-    if not isinstance(merges, list) or not all(
-        isinstance(p, list) and [*map(type, p)] == [str, str] for p in merges
-    ):
-        raise TokenizerError("The tokenizer has merges that are not pairs of tokens.", ADVICE)
+    are_pairs = isinstance(merges, list) and all(
+        isinstance(pair, list) and [*map(type, pair)] == [str, str] for pair in merges
+    )
+    require(are_pairs, "has merges that are not pairs of tokens")
     pairs = [(left, right) for left, right in merges]
-    if len(set(pairs)) != len(pairs):
-        raise TokenizerError("The tokenizer has the same merge twice.", ADVICE)
+    require(len(set(pairs)) == len(pairs), "has the same merge twice")
     return pairs
+
+
+def require(holds: bool, otherwise: str) -> None:
+    """Refuse a file of which something does not hold, saying what it is or has otherwise."""
+    if not holds:
+        raise TokenizerError(f"The tokenizer {otherwise}.", ADVICE)

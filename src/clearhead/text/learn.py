@@ -85,22 +85,11 @@ class CountedTexts:
         return sorted((c for c in counts if counts[c] > 1), key=lambda c: (-counts[c], c))[:places]
 
 
-def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig) -> Vocabulary:
-    """What the method finds in the texts."""
-    return LEARNERS[config.method](CountedTexts(texts, config))
-
-
 def learn_bpe(texts: CountedTexts) -> Vocabulary:
-    """The most frequent characters, and merges of them (BPE); others are spelled in bytes."""
-    merges = learn_merges(texts)
-    room = texts.room()
-    return with_merges(texts.empty, texts.letters(room // 2), merges, room)
-
-
-def learn_bytes(texts: CountedTexts) -> Vocabulary:
-    """Merges of bytes (byte-level BPE)."""
-    merges = learn_merges(texts)
-    return with_merges(texts.empty, [], merges, texts.room())
+    """Merges (BPE) of the most frequent characters, the others being spelled in bytes, or of bytes."""
+    merges, room = learn_merges(texts), texts.room()
+    letters = texts.letters(0 if texts.empty.method == "bytes" else room // 2)
+    return with_merges(texts.empty, letters, merges, room)
 
 
 def with_merges(
@@ -135,8 +124,7 @@ def learn_merges(texts: CountedTexts) -> list[list[str]]:
 
 def learn_wordpiece(texts: CountedTexts) -> Vocabulary:
     """Pieces that begin a word, with its space, or continue one; each letter is both."""
-    merges = learn_merges(texts)
-    room = texts.room()
+    merges, room = learn_merges(texts), texts.room()
     letters = texts.letters(room // 4)
     both = [form for letter in letters for form in (letter, CONTINUATION + letter)]
     joined = with_merges(texts.empty, letters, merges, room).learned[len(letters) :]
@@ -177,9 +165,10 @@ def learn_characters(texts: CountedTexts) -> Vocabulary:
 
 LEARNERS = {
     "bpe": learn_bpe,
-    "bytes": learn_bytes,
+    "bytes": learn_bpe,
     "unigram": learn_pieces,
     "wordpiece": learn_wordpiece,
     "words": learn_words,
     "characters": learn_characters,
 }
+"""By method, how a vocabulary is found in the texts."""

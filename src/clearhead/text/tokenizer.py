@@ -1,20 +1,24 @@
-"""The tokenizer: what the rest of the package knows of text."""
+"""The tokenizer: what the rest of the package knows of text.
 
+Ids become text as they arrive (streaming), and long text is cut where a person would pause.
+"""
+
+import codecs
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import pairwise
 from random import Random
 
 from tokenizers import Tokenizer as Rust
 
 from clearhead.config import TokenizerConfig
-from clearhead.errors import ConfigError, TokenizerError
+from clearhead.errors import ConfigError, TextError, TokenizerError
 from clearhead.text.document import ADVICE, MAX_BYTES, from_json, to_json
-from clearhead.text.dropout import Merges
-from clearhead.text.learn import learn_vocabulary
-from clearhead.text.parts import Stream, bytes_of
+from clearhead.text.learn import LEARNERS, CountedTexts
 from clearhead.text.vocabulary import (
     BOT,
     END,
@@ -25,8 +29,83 @@ from clearhead.text.vocabulary import (
     UNKNOWN,
     USER,
     Vocabulary,
+    byte_tokens,
     refuse_surrogates,
 )
+
+PARALLELISM = "TOKENIZERS_PARALLELISM"
+SENTENCE_END = re.compile(r"(?<=[.!?…。！？])[\"'”’»)\]]*\s+")
+SPACE = re.compile(r"\s+")
+LONGEST = 256
+"""Symbols merged together at most, for the time grows with the square; longer words are cut."""
+
+
+class Merges:
+    """The merges of a vocabulary as ids: which pair becomes which token, and which comes first.
+
+    For BPE-dropout, which skips merges at random, so that training sees a word cut in several ways:
+    the Rust library draws from a generator that cannot be seeded, and training that resumes exactly
+    needs one that can.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.ids = vocabulary.ids()
+        self.first_byte = self.ids[byte_tokens(vocabulary.method)[0]]
+        self.ranks: Mapping[tuple[int, int], tuple[int, int]] = {
+            (self.ids[left], self.ids[right]): (rank, self.ids[left + right])
+            for rank, (left, right) in enumerate(vocabulary.merges)
+        }
+
+    def encode(self, words: Iterable[str], dropout: float, random: Random) -> Iterator[int]:
+        """Ids of the words; each possible merge is left out with the probability `dropout`."""
+        for word in words:
+            symbols = list(self.symbols(word))
+            for start in range(0, len(symbols), LONGEST):
+                yield from self.merge(symbols[start : start + LONGEST], dropout, random)
+
+    def symbols(self, word: str) -> Iterator[int]:
+        """The characters of a word as ids, spelled in bytes where the vocabulary lacks them."""
+        for character in word:
+            if character in self.ids:
+                yield self.ids[character]
+            else:
+                yield from (self.first_byte + byte for byte in character.encode())
+
+    def merge(self, symbols: list[int], dropout: float, random: Random) -> list[int]:
+        while True:
+            possible = [
+                (*self.ranks[pair], place)
+                for place, pair in enumerate(pairwise(symbols))
+                if pair in self.ranks and random.random() >= dropout
+            ]
+            if not possible:
+                return symbols
+            _, token, place = min(possible)
+            symbols[place : place + 2] = [token]
+
+
+class Stream:
+    """Gives out text as soon as it is certain: only half a character waits, for its other half."""
+
+    def __init__(self, table: Sequence[bytes], spaced: bool) -> None:
+        self.table = table
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.at_padding = spaced
+        """Whether the space that encoding put before the text is still to come."""
+
+    def push(self, token: int) -> str:
+        """The text that this id completes, often one piece of a word, sometimes nothing."""
+        return self.unpadded(self.decoder.decode(bytes_of(token, self.table)))
+
+    def end(self) -> str:
+        """What is left: a replacement character if the last character never became whole."""
+        return self.unpadded(self.decoder.decode(b"", final=True))
+
+    def unpadded(self, text: str) -> str:
+        if self.at_padding and text:
+            self.at_padding = False
+            return text.removeprefix(" ")
+        return text
 
 
 class Tokenizer:
@@ -49,7 +128,7 @@ class Tokenizer:
     def learn(cls, texts: Iterable[str], config: TokenizerConfig) -> "Tokenizer":
         """Tokens learned from a stream of texts."""
         with panics_refused():
-            tokenizer = cls(learn_vocabulary(texts, config))
+            tokenizer = cls(LEARNERS[config.method](CountedTexts(texts, config)))
         if len(tokenizer.json.encode()) > MAX_BYTES:
             raise ConfigError(
                 f"{tokenizer.vocab_size:,} tokens make a file of more than {MAX_BYTES:,} bytes.",
@@ -117,6 +196,16 @@ class Tokenizer:
         return [visible(bytes_of(token, self.table)) or names[token] for token in ids]
 
 
+def bytes_of(token: int, table: Sequence[bytes]) -> bytes:
+    """What an id stands for; a negative one stands for nothing, whatever Python says."""
+    if not 0 <= token < len(table):
+        raise TextError(
+            f"Id {token} is not in the vocabulary of {len(table)} tokens.",
+            "Use the tokenizer of the model that made it.",
+        )
+    return table[token]
+
+
 def visible(token: bytes) -> str:
     """A token's bytes as something to print."""
     try:
@@ -124,6 +213,30 @@ def visible(token: bytes) -> str:
     except UnicodeDecodeError:
         return "".join(f"<0x{byte:02X}>" for byte in token)
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def fitting_parts(text: str, fits: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
+    """Parts that fit, each with the white space after it: sentences, else words, else anything.
+
+    All parts and spaces, put together, are the text again.
+    """
+    if fits(text):
+        yield text, ""
+        return
+    half = len(text) // 2
+    begin, end = middle(text, SENTENCE_END) or middle(text, SPACE) or (half, half)
+    *first, last = fitting_parts(text[:begin], fits)
+    yield from first
+    yield last[0], last[1] + text[begin:end]
+    yield from fitting_parts(text[end:], fits)
+
+
+def middle(text: str, pattern: re.Pattern[str]) -> tuple[int, int] | None:
+    """The white space that ends the match nearest to the middle of the text, if it is inside."""
+    found = pattern.finditer(text)
+    spans = ((match.start() + len(match[0].rstrip()), match.end()) for match in found)
+    inner = [(begin, end) for begin, end in spans if begin > 0 and end < len(text)]
+    return min(inner, key=lambda span: abs(span[0] + span[1] - len(text)), default=None)
 
 
 @contextmanager
@@ -135,9 +248,6 @@ def panics_refused() -> Iterator[None]:
         if type(error).__name__ != "PanicException":
             raise
         raise TokenizerError(f"The tokenizer broke down: {error}.", ADVICE) from None
-
-
-PARALLELISM = "TOKENIZERS_PARALLELISM"
 
 
 def before_fork() -> None:

@@ -90,11 +90,12 @@ class Vocabulary:
     def table(self) -> list[bytes]:
         """The bytes of each token; special ones have none."""
         fallback = [bytes([byte]) for byte in range(0x100)] if byte_tokens(self.method) else []
-        return [
-            *(b"" for _ in self.specials),
-            *fallback,
-            *(bytes_of_token(token, self.method) for token in self.learned),
-        ]
+        mark = CONTINUATION if self.method == "wordpiece" else ""
+        if self.method == "bytes":
+            learned = [bytes(map(BYTE_ALPHABET.__getitem__, token)) for token in self.learned]
+        else:
+            learned = [token.removeprefix(mark).encode() for token in self.learned]
+        return [*(b"" for _ in self.specials), *fallback, *learned]
 
 
 def byte_tokens(method: str) -> list[str]:
@@ -102,13 +103,6 @@ def byte_tokens(method: str) -> list[str]:
     if method == "bytes":
         return sorted(BYTE_ALPHABET, key=BYTE_ALPHABET.__getitem__)
     return [f"<0x{byte:02X}>" for byte in range(0x100)] if METHODS[method].fallback else []
-
-
-def bytes_of_token(token: str, method: str) -> bytes:
-    """The bytes that a learned token stands for."""
-    if method == "bytes":
-        return bytes(map(BYTE_ALPHABET.__getitem__, token))
-    return (token.removeprefix(CONTINUATION) if method == "wordpiece" else token).encode()
 
 
 def refuse_surrogates(text: str, name: str = "The text") -> None:
