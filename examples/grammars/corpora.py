@@ -9,15 +9,23 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 from typing import TypeVar
 
-from examples.grammars.phrasebook import held_out_pairs, training_pairs
-from examples.grammars.reviews import some_reviews
+from clearhead.data.examples import LabelledText
+from examples.grammars.phrasebook import (
+    everyday_pairs,
+    held_out_pairs,
+    mixed,
+    training_pairs,
+)
+from examples.grammars.reviews import some_opinions, some_reviews
 from examples.grammars.smalltalk import conversations
 from examples.grammars.stories import some_stories
 
 DATA = Path(__file__).resolve().parents[2] / "src" / "clearhead" / "demo" / "data"
-WORD = re.compile(r"\S+ ?")
+WORD = re.compile(r" ?[\w']+| ?[^\w\s]+")
+"""A word, or marks, with the space before it."""
 FIRST = 32
 """The character that stands for the first word; those below it, such as a line's end, stand for themselves."""
 
@@ -28,8 +36,9 @@ Parts = list[list[str]]
 
 def corpora() -> dict[str, Parts]:
     """Every file of text by name."""
-    training = training_pairs(30_000)
-    held_out = held_out_pairs(1_300, training)
+    grammatical = training_pairs(24_000)
+    held_out = held_out_pairs(1_300, grammatical)
+    training = mixed(grammatical, everyday_pairs(10_000))
     pairs = (training, held_out[:300], held_out[300:])
     return {
         "translation.en": [[pair.source for pair in part] for part in pairs],
@@ -39,11 +48,17 @@ def corpora() -> dict[str, Parts]:
             for part in drawn_parts(conversations, (12_000, 200, 400))
         ],
         "classification.tsv": [
-            [f"{each.labels[0]}\t{each.text}" for each in part]
-            for part in drawn_parts(some_reviews, (6_000, 300, 1_000))
+            [f"{each.labels[0]}\t{each.text}" for each in part] for part in reviews()
         ],
         "writing.txt": drawn_parts(some_stories, (8_000, 100, 200)),
     }
+
+
+def reviews() -> list[list[LabelledText]]:
+    """Reviews to learn from, among them opinions as people type them; those of the tests are the grammar's."""
+    training, *tests = drawn_parts(some_reviews, (5_000, 300, 1_000))
+    both = [*training, *some_opinions(2_000)]
+    return [Random(0).sample(both, len(both)), *tests]  # noqa: S311
 
 
 def drawn_parts(draw: Callable[..., list[T]], sizes: Sequence[int]) -> list[list[T]]:

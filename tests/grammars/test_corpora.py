@@ -27,7 +27,7 @@ def test_every_line_is_read_as_the_grammar_made_it(written):
 
 def test_a_word_is_packed_as_its_place_in_a_list_and_line_ends_stay():
     coded = bz2.decompress(packed([["a b", "b"], ["c\ta"]])).decode()
-    assert coded == 'b|a|a |c\n" \n \n\n#\t!'
+    assert coded == 'a| b|b|c\n !\n"\n\n#\t '
 
 
 def test_the_files_take_at_most_600_kilobytes():
