@@ -9,6 +9,7 @@ import pytest
 from clearhead.cli.main import main
 from clearhead.config import Config, to_toml
 from clearhead.demo import SHOWS, show
+from tests.first_typed import FIRST_TYPED
 
 
 def shorten(monkeypatch, task, sizes, **settings):
@@ -39,11 +40,15 @@ def test_the_demo_trains_translates_measures_and_tells_what_to_type_next(quick, 
     for title in (
         "A phrasebook",
         "Training",
+        "What people type first",
         "Sentences it never saw",
         "Where it looked",
         "How good it is",
+        "A look inside",
     ):
         assert f"{title}\n" in told.out
+    assert f"  {(quick / 'look.html').as_uri()}\n" in told.out
+    assert 'look runs/demo "A man rides a bike."' in told.out
     assert re.search(r"BLEU \d+\.\d on 10 held-out sentences", told.out)
     assert "translate runs/demo" in told.out
     assert len((quick.parent / "demo-data" / "train.de").read_text().splitlines()) == 600
@@ -66,17 +71,20 @@ def test_the_demo_leaves_another_run_alone(quick, capsys):
 
 
 @pytest.mark.slow
-def test_the_demo_reaches_90_bleu_on_combinations_it_never_saw(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "clearhead", "demo"], cwd=tmp_path, capture_output=True, text=True
-    )
+def test_the_demo_reaches_90_bleu_and_translates_what_people_type_first(tmp_path):
+    program = [sys.executable, "-m", "clearhead"]
+    done = subprocess.run([*program, "demo"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert float(re.search(r"BLEU (\d+\.\d) on", done.stdout)[1]) >= 90
-    say = [sys.executable, "-m", "clearhead", "translate", "runs/demo", "Where is my suitcase?"]
-    assert (
-        subprocess.run(say, cwd=tmp_path, capture_output=True, text=True).stdout
-        == "Wo ist mein Koffer?\n"
-    )
+    wanted = {"Where is my suitcase?": "Wo ist mein Koffer?", **FIRST_TYPED}
+    said = subprocess.run(
+        [*program, "translate", "runs/demo"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        input="".join(f"{source}\n" for source in wanted),
+    ).stdout
+    assert dict(zip(wanted, said.splitlines(), strict=True)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -111,6 +119,8 @@ def test_the_other_demos_train_show_measure_and_tell_what_to_type_next(
     assert "update 1 of 2" in told.err
     assert all(f"{title}\n" in told.out for title in titles)
     assert all(command in told.out for command in commands)
+    assert f"look runs/demo-{task} " in told.out
+    assert "</html>" in (tmp_path / "runs" / f"demo-{task}" / "look.html").read_text()
     assert main(["demo", "--task", task]) == 0
     assert "Already trained" in capsys.readouterr().out
 
@@ -139,7 +149,7 @@ def test_a_demo_takes_two_minutes_and_gives_sensible_answers(tmp_path, task, com
 
 
 @pytest.mark.slow
-def test_the_demo_tells_praise_from_blame_also_where_it_is_turned_round(
+def test_the_demo_tells_praise_from_blame_in_what_people_type_first_and_where_it_is_turned_round(
     monkeypatch, tmp_path, capsys
 ):
     monkeypatch.chdir(tmp_path)
@@ -148,6 +158,9 @@ def test_the_demo_tells_praise_from_blame_also_where_it_is_turned_round(
     for text, label in (
         ("The film was not boring.", "good"),
         ("I cannot say that the book was great.", "bad"),
+        ("I love this film.", "good"),
+        ("This is the worst movie ever.", "bad"),
+        ("what a wonderful movie", "good"),
     ):
         assert main(["classify", "runs/demo-classification", text]) == 0
         assert capsys.readouterr().out == f"{label}\n"

@@ -1,6 +1,10 @@
-"""The shows: their files of text."""
+"""The shows: their files of text, and what they say of a model that has learned nothing."""
+
+import io
+from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from clearhead.demo import SHOWS
 from clearhead.demo.show import PARTS, shipped
@@ -21,8 +25,21 @@ def test_a_show_writes_its_parts_as_files_and_leaves_those_that_are_there(task, 
 @pytest.mark.parametrize("task", SHOWS)
 def test_a_show_trains_on_its_files_as_they_are_seen_from_the_run(task, tmp_path):
     show = SHOWS[task](None, tmp_path / "run")
-    config = show.config()
-    assert config.task == task
+    data = show.given()["data"]
     show.write_files()
-    for file in (*config.data.files, *config.data.validation_files):
+    for file in (*data["files"], *data["validation_files"]):
         assert (show.into / file).resolve().is_relative_to(show.data)
+
+
+@pytest.mark.parametrize(
+    "test", [[], [("We see the old dog in the park.", "Wir sehen den alten Hund im Park.")]]
+)
+def test_a_translator_that_writes_nothing_is_shown_without_where_it_looked(test, tmp_path):
+    def translate(texts):
+        return [SimpleNamespace(text="") for _ in texts]
+
+    told = io.StringIO()
+    show = SHOWS["translation"](Console(file=told, width=100), tmp_path / "run")
+    show.print_translations(SimpleNamespace(translate=translate), test)
+    assert "Sentences it never saw" in told.getvalue()
+    assert "Where it looked" not in told.getvalue()

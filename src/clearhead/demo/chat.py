@@ -38,6 +38,7 @@ class ChatShow(Show):
         "one; the user's words are only read. The loss is how wrong its guesses are."
     )
     limits = "It knows this small talk and nothing else; outside it, it guesses."
+    asked = "Hi how are you"
     yours = "train YOURS.tsv --task chat --into runs/yours --budget 45m"
 
     def talks(self, part: str) -> list[list[str]]:

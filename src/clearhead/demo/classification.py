@@ -9,6 +9,8 @@ from clearhead.tasks import Classifier
 from clearhead.tasks.evaluation import evaluate_labels
 
 TEXTS = [
+    "I love this film.",
+    "this is the worst movie ever",
     "The soup was lovely.",
     "The soup was not lovely.",
     "Nobody could call the film boring.",
@@ -33,9 +35,10 @@ class ClassificationShow(Show):
     }
     about = (
         "Reviews",
-        "A small grammar writes {train:,} reviews that are good, bad or mixed. Words such as not, "
-        "hardly and anything but turn a judgement round. Some pairs, of a thing and what is said "
-        "about it, are kept out of training; {test:,} reviews with them are the test.",
+        "A small grammar writes {train:,} reviews that are good, bad or mixed, some of them as "
+        "people type. Words such as not, hardly and anything but turn a judgement round. Some "
+        "pairs, of a thing and what is said about it, are kept out of training; "
+        "{test:,} reviews with them are the test.",
     )
     form = "a label, a tab and a text on each line"
     training = (
@@ -44,6 +47,7 @@ class ClassificationShow(Show):
         "guesses are; accuracy is the share of right ones."
     )
     limits = "It knows these words and no others; outside them, it guesses."
+    asked = "The soup was not lovely."
     yours = "train YOURS.tsv --task classification --into runs/yours"
 
     def print_examples(self) -> None:
@@ -61,7 +65,7 @@ class ClassificationShow(Show):
         )
         self.print_lines(str(evaluate_labels(classifier, test)).split("\n"))
         return [
-            f'classify {self.into} "{TEXTS[1]}" --probabilities',
+            f'classify {self.into} "{TEXTS[0]}" --probabilities',
             f"classify {self.into}",
             f"evaluate {self.into} {self.file('test')}",
         ]

@@ -11,7 +11,8 @@ from typing import ClassVar
 from rich.console import Console
 
 from clearhead.config import Given, layered
-from clearhead.disk import atomic_folder
+from clearhead.disk import atomic_file, atomic_folder
+from clearhead.tasks import load
 
 PARTS = ("train", "valid", "test")
 
@@ -34,6 +35,8 @@ class Show(ABC):
     training: ClassVar[str]
     limits: ClassVar[str]
     """What the trained model does not know."""
+    asked: ClassVar[str]
+    """A text for the trained model, to look inside at."""
     yours: ClassVar[str]
     """The command that trains on somebody's own text."""
 
@@ -61,8 +64,22 @@ class Show(ABC):
         """Show what the trained model can do, and how well; the value is what to type next."""
         self.write_files()
         commands = self.print_results()
+        self.write_look()
         self.say("What next", f"{self.limits} Try:")
-        return [*commands, f"info {self.into}", self.yours]
+        look = f'look {self.into} "{self.asked}"'
+        return [*commands, look, f"info {self.into}", self.yours]
+
+    def write_look(self) -> None:
+        """Write the page that shows every number behind one answer, and say how to open it."""
+        page = self.into / "look.html"
+        with atomic_file(page) as file:
+            file.write(load(self.into).look(self.asked).html().encode())
+        self.say(
+            "A look inside",
+            f'Every number behind its answer to "{self.asked}" is on one page, {page}. '
+            "Open it in a browser:",
+        )
+        self.print_lines([page.resolve().as_uri()])
 
     @abstractmethod
     def print_examples(self) -> None:

@@ -10,13 +10,15 @@ from clearhead.look import Alignment
 from clearhead.look.labelled import Heatmap
 from clearhead.tasks import Translator
 
+TYPED = ["Hello.", "how are you", "My name is Anna.", "A man rides a bike.", "i don't know"]
+
 
 class TranslationShow(Show):
     task = "translation"
     suffixes = ("en", "de")
     settings: ClassVar[Given] = {
         "model": {"n_encoder_layers": 2, "n_decoder_layers": 2, "dropout": 0.0},
-        "tokenizer": {"vocab_size": 1_500},
+        "tokenizer": {"vocab_size": 2_500},
         "data": {"batch_tokens": 1_024},
         "train": {
             "max_steps": 600,
@@ -27,10 +29,10 @@ class TranslationShow(Show):
     }
     about = (
         "A phrasebook",
-        "A small grammar makes {train:,} English sentences with their German: three genders, "
-        "cases, verbs that split and wander to the end. Some combinations of words, such as a "
-        "noun with a certain adjective or verb, are kept out of training; {test:,} sentences with "
-        "them are the test. Learning them by heart will not help.",
+        "A small grammar makes {train:,} English sentences with their German: what people say "
+        "first, then three genders, cases, verbs that split and wander to the end. Some "
+        "combinations of words, such as a noun with a certain adjective or verb, are kept out of "
+        "training; {test:,} sentences with them are the test. Learning them by heart will not help.",
     )
     form = "one sentence a line"
     training = (
@@ -40,6 +42,7 @@ class TranslationShow(Show):
         "from 0 to 100, is how close whole translations come."
     )
     limits = "It knows this phrasebook and nothing else; outside it, it guesses."
+    asked = "A man rides a bike."
     yours = "train YOURS.en YOURS.de --into runs/yours --budget 45m"
 
     def pairs(self, part: str) -> list[tuple[str, str]]:
@@ -70,6 +73,11 @@ class TranslationShow(Show):
 
     def print_translations(self, translator: Translator, test: list[tuple[str, str]]) -> None:
         """Translate some sentences, and draw for one of them where the model looked."""
+        typed = [each.text for each in translator.translate(TYPED)]
+        self.say(
+            "What people type first", "It knows greetings and the like, however they are typed."
+        )
+        self.print_pairs(list(zip(TYPED, typed, strict=True)))
         readable = [pair for pair in test if 6 < len(pair[0].split()) <= 11]
         some = readable[:: max(1, len(test) // 60)][:6]
         found = [each.text for each in translator.translate([text for text, _ in some])]
@@ -80,14 +88,18 @@ class TranslationShow(Show):
                 for (text, right), said in zip(some, found, strict=True)
             ]
         )
+        alignments = [
+            translator.align(text, said)
+            for (text, _), said in zip(some, found, strict=True)
+            if said
+        ]
+        if not alignments:
+            return
         self.say(
             "Where it looked",
             "Each row is a word that it wrote, each column a word that it read: the fuller the "
             "block, the more attention it paid while writing. Nobody told it which words belong "
             "together, nor in which order German wants them.",
-        )
-        alignments = (
-            translator.align(text, said) for (text, _), said in zip(some, found, strict=True)
         )
         self.print_lines(Heatmap(max(alignments, key=crossings).matrix).blocks())
 

@@ -34,6 +34,7 @@ class WritingShow(Show):
         "how wrong its guesses are."
     )
     limits = "It knows these stories and nothing else; outside them, it guesses."
+    asked = OPENING
     yours = "train YOURS.txt --task writing --into runs/yours --budget 45m"
 
     def print_examples(self) -> None:
