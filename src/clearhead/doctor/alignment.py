@@ -12,8 +12,7 @@ import math
 import re
 import zlib
 from array import array
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,60 +37,42 @@ CLOSINGS = {mark: n for n, marks in enumerate(CLOSING_MARKS, 1) for mark in mark
 Floats = NDArray[np.float64]
 
 
-class Shift(NamedTuple):
-    """Lines `start` to `stop` (excluded, from 0) whose target stands `offset` lines later."""
-
-    start: int
-    stop: int
-    offset: int
-
-
 class Traits:
     """What can be compared between languages, a few bytes for each line."""
 
-    def __init__(self, lines: Iterable[str] = ()) -> None:
+    def __init__(self) -> None:
         self.lengths, self.closings, self.anchors = array("I"), array("B"), array("Q")
-        for line in lines:
-            self.add(line)
 
     def add(self, line: str) -> None:
         line = line.strip()
         self.lengths.append(len(line))
         self.closings.append(CLOSINGS.get(line[-1:], 0))
-        bits = 0
-        for word in ANCHOR.findall(line):
-            bits |= 1 << (zlib.crc32(word.encode()) & 63)
-        self.anchors.append(bits)
+        bits = {1 << (zlib.crc32(word.encode()) & 63) for word in ANCHOR.findall(line)}
+        self.anchors.append(sum(bits))
 
 
-def shifts(source: Traits, target: Traits) -> list[Shift]:
-    """The blocks that have slipped, in order."""
-    n_lines = min(len(source.lengths), len(target.lengths))
-    if n_lines < FEWEST_LINES:
-        return []
+def lines_off(source: Traits, target: Traits) -> NDArray[np.int8]:
+    """For each line by how many its target stands too late; 0 where all is well."""
+    result = np.zeros(len(source.lengths), dtype=np.int8)
+    if min(len(source.lengths), len(target.lengths)) < FEWEST_LINES:
+        return result
     compare = Comparison(source, target)
     usual, chance = compare.usual, compare.chance
     if usual - chance < LEAST_TOLD:
-        return []
+        return result
     unshifted = compare.evidence(0)
     found = []
     for offset in (k for k in range(-MAX_SHIFT, MAX_SHIFT + 1) if k):
         shifted = compare.evidence(offset)
-        for start, stop, gain in excursions(shifted - unshifted, SURE + math.log(n_lines)):
+        for start, stop, gain in excursions(shifted - unshifted, SURE + math.log(len(shifted))):
             lost = unshifted[start:stop].mean() < chance + 0.4 * (usual - chance)
             restored = shifted[start:stop].mean() > chance + 0.6 * (usual - chance)
             if stop - start >= SHORTEST_BLOCK and lost and restored:
-                found.append((gain, Shift(start, stop, offset)))
-    return without_overlaps(found)
-
-
-def without_overlaps(found: list[tuple[float, Shift]]) -> list[Shift]:
-    """The best explanation of every place."""
-    kept: list[Shift] = []
-    for _, shift in sorted(found, reverse=True):
-        if all(shift.stop <= other.start or shift.start >= other.stop for other in kept):
-            kept.append(shift)
-    return sorted(kept)
+                found.append((gain, start, stop, offset))
+    for _, start, stop, offset in sorted(found, reverse=True):  # each place is explained once
+        if not result[start:stop].any():
+            result[start:stop] = offset
+    return result
 
 
 def excursions(gain: Floats, least: float) -> list[tuple[int, int, float]]:
@@ -114,16 +95,14 @@ class Comparison:
         self.source, self.target = columns(source), columns(target)
         self.n_lines = min(len(self.source[0]), len(self.target[0]))
         usual = self.best_offset()
-        self.middle, self.spread = self.length_scale(usual)
-        aligned, apart = (
-            self.categories(usual),
-            self.categories(usual + APART) + self.categories(usual - APART),
-        )
-        self.weights = [
-            weigh(a, b) for a, b in zip(side_by_side(aligned), side_by_side(apart), strict=True)
-        ]
-        self.usual = float(np.mean(self.total(aligned[0])))
-        self.chance = float(np.mean(np.concatenate([self.total(part) for part in apart])))
+        ratios = self.ratios(usual)
+        self.middle = float(np.median(ratios))
+        self.spread = 1.4826 * float(np.median(np.abs(ratios - self.middle))) + 0.02
+        aligned = self.categories(usual)
+        apart = np.hstack([self.categories(usual + APART), self.categories(usual - APART)])
+        self.weights = [weigh(a, b) for a, b in zip(aligned, apart, strict=True)]
+        self.usual = float(np.mean(self.total(aligned)))
+        self.chance = float(np.mean(self.total(apart)))
 
     def sides(self, offset: int) -> tuple[slice, slice]:
         """Which source and target lines meet when the target stands `offset` lines later."""
@@ -144,26 +123,19 @@ class Comparison:
         best = min(spreads, key=lambda k: spreads[k])
         return best if spreads[best] < 0.8 * spreads[0] else 0
 
-    def length_scale(self, offset: int) -> tuple[float, float]:
-        ratios = self.ratios(offset)
-        middle = float(np.median(ratios))
-        return middle, 1.4826 * float(np.median(np.abs(ratios - middle))) + 0.02
-
-    def categories(self, offset: int) -> list[list[NDArray[Any]]]:
-        """For each trait, which of a few kinds of agreement every pair of lines shows."""
+    def categories(self, offset: int) -> NDArray[np.intp]:
+        """For each trait (a row), which of a few kinds of agreement every pair of lines shows."""
         here, there = self.sides(offset)
-        lengths = np.clip(
-            np.abs(self.ratios(offset) - self.middle) / self.spread * 2, 0, 11
-        ).astype(np.intp)
-        closings = (self.source[1][here] * 8 + self.target[1][there]).astype(np.intp)
+        lengths = np.clip(np.abs(self.ratios(offset) - self.middle) / self.spread * 2, 0, 11)
+        closings = self.source[1][here] * 8 + self.target[1][there]
         a, b = self.source[2][here], self.target[2][there]
         shared = np.minimum(np.bitwise_count(a & b), 3) * 3 + np.minimum(
             np.bitwise_count(a ^ b) // 2, 2
         )
-        anchors = np.where((a == 0) | (b == 0), 12 + (a == b), shared).astype(np.intp)
-        return [[lengths, closings, anchors]]
+        anchors = np.where((a == 0) | (b == 0), 12 + (a == b), shared)
+        return np.stack([lengths, closings, anchors]).astype(np.intp)
 
-    def total(self, kinds: list[NDArray[Any]]) -> Floats:
+    def total(self, kinds: NDArray[np.intp]) -> Floats:
         return np.asarray(
             sum(weights[kind] for weights, kind in zip(self.weights, kinds, strict=True))
         )
@@ -172,7 +144,7 @@ class Comparison:
         """For every source line, how much likelier that target line is its own."""
         result = np.zeros(len(self.source[0]))
         here, _ = self.sides(offset)
-        result[here] = self.total(self.categories(offset)[0])
+        result[here] = self.total(self.categories(offset))
         return result[: self.n_lines]
 
 
@@ -180,10 +152,6 @@ def columns(traits: Traits) -> tuple[Floats, NDArray[Any], NDArray[Any]]:
     """Log lengths, closings and anchors."""
     lengths = np.log1p(np.asarray(traits.lengths).astype(np.float64))
     return lengths, np.asarray(traits.closings), np.asarray(traits.anchors)
-
-
-def side_by_side(parts: list[list[NDArray[Any]]]) -> list[NDArray[Any]]:
-    return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
 def weigh(aligned: NDArray[Any], apart: NDArray[Any]) -> Floats:

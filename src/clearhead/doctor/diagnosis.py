@@ -1,6 +1,7 @@
 """The examination: figures and findings of a corpus, and its files written without faults."""
 
 import gzip
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -14,7 +15,7 @@ import numpy as np
 from clearhead.data.examples import LINE_ENDS_ELSEWHERE, Examples, Row
 from clearhead.data.lines import Progress, is_pipe
 from clearhead.disk import atomic_file, make_folder
-from clearhead.doctor.findings import MANY_UNSEEN, Finding, findings
+from clearhead.doctor.findings import MANY_UNSEEN, Finding, Mask, findings
 from clearhead.doctor.survey import SCRIPTS, Kind, Side, Survey, corpus_of, kind_of, survey
 from clearhead.errors import DataError, shown
 
@@ -101,7 +102,7 @@ def examine(
             "Give files with text.",
         )
     test = survey(corpus_of(map(str, test_paths), kind), kind) if test_paths else None
-    found = findings(corpus, test, partial(fetch, examples))
+    found = findings(corpus, test or Survey(kind), partial(fetch, examples))
     sides = tuple(
         summary(side, name, test.sides[number] if test else None)
         for number, (side, name) in enumerate(zip(corpus.sides, side_names(corpus), strict=True))
@@ -131,6 +132,8 @@ def summary(side: Side, name: str, test: Side | None) -> SideSummary:
     bars = np.bincount(np.minimum(lengths // step, HISTOGRAM_BARS - 1), minlength=HISTOGRAM_BARS)
     scripts = np.bincount(np.asarray(side.scripts), minlength=2)[1:]
     words, characters = side.words, side.characters
+    tested = test.words if test else Counter[str]()
+    unseen = sum(count for word, count in tested.items() if word not in words)
     return SideSummary(
         name=name,
         characters=characters.total(),
@@ -144,18 +147,12 @@ def summary(side: Side, name: str, test: Side | None) -> SideSummary:
         longest=int(lengths.max()),
         histogram=tuple(map(int, bars)),
         step=step,
-        unseen_words=unseen_share(side, test) if test else None,
+        unseen_words=unseen / max(1, tested.total()) if test else None,
     )
 
 
 def once(counts: dict[str, int]) -> int:
     return sum(count == 1 for count in counts.values())
-
-
-def unseen_share(side: Side, test: Side) -> float:
-    return sum(count for word, count in test.words.items() if word not in side.words) / max(
-        1, test.words.total()
-    )
 
 
 def unseen(corpus: Survey, sides: Iterable[SideSummary]) -> list[Finding]:
@@ -204,15 +201,7 @@ def fix(diagnosis: Diagnosis, out: str | Path) -> Fixed:
             "Save it to a file and give that.",
         )
     targets = {path: Path(out) / Path(path).name for path in examples.paths}
-    refuse_to_overwrite(targets)
-    make_folder(Path(out))
-    kept = write_kept(diagnosis, examples, targets)
-    return Fixed(paths=tuple(map(str, targets.values())), kept=kept, left_out=cost(diagnosis))
-
-
-def refuse_to_overwrite(targets: dict[str, Path]) -> None:
-    taken = next((target for target in targets.values() if target.exists()), None)
-    if taken:
+    if taken := next((target for target in targets.values() if target.exists()), None):
         raise DataError(
             f"{taken} exists already.", "Give a folder that does not hold it: --fix cleaned"
         )
@@ -221,13 +210,21 @@ def refuse_to_overwrite(targets: dict[str, Path]) -> None:
             f"Two files have one name: {shown(', '.join(targets))}.",
             "Fix them one after the other.",
         )
-
-
-def write_kept(diagnosis: Diagnosis, examples: Examples[Any], targets: dict[str, Path]) -> int:
-    """Write headers and the examples that stay; how many of these there are."""
-    drop = np.logical_or.reduce(
-        [np.zeros(diagnosis.examples, bool), *(finding.left_out for finding in diagnosis.findings)]
+    drop, left_out = np.zeros(diagnosis.examples, bool), {}
+    for finding in diagnosis.findings:
+        left_out[finding.name] = int(np.count_nonzero(finding.left_out & ~drop))
+        drop |= finding.left_out
+    make_folder(Path(out))
+    write_kept(examples, targets, drop)
+    return Fixed(
+        paths=tuple(map(str, targets.values())),
+        kept=int(np.count_nonzero(~drop)),
+        left_out={name: count for name, count in left_out.items() if count},
     )
+
+
+def write_kept(examples: Examples[Any], targets: dict[str, Path], drop: Mask) -> None:
+    """Write headers and the examples that stay."""
     index = 0
     with ExitStack() as stack:
         files = {path: stack.enter_context(fixed_file(target)) for path, target in targets.items()}
@@ -236,18 +233,6 @@ def write_kept(diagnosis: Diagnosis, examples: Examples[Any], targets: dict[str,
                 for path, raw in zip(row.paths, row.raws, strict=True):
                     files[path].write(raw.translate(SPACES_FOR_LINE_ENDS).encode() + b"\n")
             index += not row.is_header
-    return int(np.count_nonzero(~drop))
-
-
-def cost(diagnosis: Diagnosis) -> dict[str, int]:
-    """How many examples go because of each finding, every one counted once."""
-    seen, result = np.zeros(diagnosis.examples, dtype=bool), {}
-    for finding in diagnosis.findings:
-        new = int(np.count_nonzero(finding.left_out & ~seen))
-        seen |= finding.left_out
-        if new:
-            result[finding.name] = new
-    return result
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.data.examples import Row
-from clearhead.doctor.survey import SCRIPTS, Survey, texts_of
+from clearhead.doctor.survey import SCRIPTS, Kind, Survey, texts_of
 
 Severity = Literal["error", "warning", "note"]
 Mask = NDArray[np.bool_]
@@ -22,8 +22,6 @@ FACTOR = 3.0
 """A length outlier is so many times longer than usual, and so many deviations away."""
 MANY_UNSEEN = 0.2
 """Share of unseen words above which a test text is of another kind than the training text."""
-
-
 EXCERPT = 72
 """Characters of an example that are shown."""
 
@@ -46,15 +44,17 @@ class Finding:
 class Check(NamedTuple):
     """How a fault is called, how grave it is, which examples have it, and what to do.
 
-    `find` marks examples: with True, with 1 + the side at fault (uint8), or with how far they
-    slipped (int8).
+    `find` sees the corpus and the test examples, and marks examples: with True, with 1 + the side
+    at fault (uint8), or with how far they slipped (int8).
     """
 
     name: str
     severity: Severity
-    find: Callable[[Survey, Survey | None], NDArray[Any]]
+    find: Callable[[Survey, Survey], NDArray[Any]]
     advice: str
     is_dropped: bool = True
+    kind: Kind | None = None
+    """The one kind of corpus that can have it, if not all can."""
 
 
 def complete(corpus: Survey) -> Mask:
@@ -74,16 +74,12 @@ def empty_sides(corpus: Survey) -> NDArray[Any]:
     return np.asarray(n_empty * complete(corpus))
 
 
-def empty(corpus: Survey, _: Survey | None) -> Mask:
-    return np.asarray(empty_sides(corpus) == len(corpus.sides))
-
-
-def one_sided(corpus: Survey, _: Survey | None) -> Mask:
+def one_sided(corpus: Survey, _: Survey) -> Mask:
     found = empty_sides(corpus)
     return np.asarray((found > 0) & (found < len(corpus.sides)))
 
 
-def repeated(corpus: Survey, _: Survey | None) -> Mask:
+def repeated(corpus: Survey, _: Survey) -> Mask:
     """Examples that were there before, letter for letter; the first of each is not one of them."""
     first_ones = np.unique(np.asarray(corpus.digests), return_index=True)[1]
     again = np.ones(len(corpus), dtype=bool)
@@ -91,10 +87,8 @@ def repeated(corpus: Survey, _: Survey | None) -> Mask:
     return again & usable(corpus)
 
 
-def copied(corpus: Survey, _: Survey | None) -> Mask:
+def copied(corpus: Survey, _: Survey) -> Mask:
     """Pairs of which nothing was translated; short ones may be names."""
-    if corpus.kind != "pairs":
-        return np.zeros(len(corpus), dtype=bool)
     source, target = corpus.sides
     same = np.asarray(source.digests) == np.asarray(target.digests)
     is_text = np.asarray(source.scripts) > 0
@@ -103,10 +97,10 @@ def copied(corpus: Survey, _: Survey | None) -> Mask:
     )
 
 
-def length_outliers(corpus: Survey, _: Survey | None) -> Mask:
+def length_outliers(corpus: Survey, _: Survey) -> Mask:
     """Pairs whose lengths disagree far more than usual here, slipped ones apart."""
     found, kept = np.zeros(len(corpus), dtype=bool), usable(corpus)
-    if corpus.kind != "pairs" or not kept.any():
+    if not kept.any():
         return found
     a, b = (np.asarray(side.traits.lengths)[kept].astype(np.float64) for side in corpus.sides)
     ratio = np.log(b / a)
@@ -121,7 +115,7 @@ def length_outliers(corpus: Survey, _: Survey | None) -> Mask:
     return np.asarray(found & (corpus.slipped == 0))
 
 
-def wrong_script(corpus: Survey, _: Survey | None) -> NDArray[Any]:
+def wrong_script(corpus: Survey, _: Survey) -> NDArray[Any]:
     """1 + the side that is in another script than nearly all lines of that side; 0 for none."""
     found = np.zeros(len(corpus), dtype=np.uint8)
     for number, side in enumerate(corpus.sides, 1):
@@ -133,17 +127,12 @@ def wrong_script(corpus: Survey, _: Survey | None) -> NDArray[Any]:
     return found
 
 
-def contradicted(corpus: Survey, _: Survey | None) -> Mask:
+def contradicted(corpus: Survey, _: Survey) -> Mask:
     """Texts that stood there before with another label."""
-    if corpus.kind != "labelled":
-        return np.zeros(len(corpus), dtype=bool)
-    text, digests = (
-        np.asarray(corpus.sides[0].digests),
-        np.asarray(corpus.label_digests),
-    )
+    text, digests = np.asarray(corpus.sides[0].digests), np.asarray(corpus.label_digests)
     _values, first_ones, group = np.unique(text, return_index=True, return_inverse=True)
     return np.asarray(
-        (digests != digests[first_ones[group]]) & ~repeated(corpus, None) & usable(corpus)
+        (digests != digests[first_ones[group]]) & ~repeated(corpus, corpus) & usable(corpus)
     )
 
 
@@ -155,17 +144,13 @@ def pair_digests(corpus: Survey) -> NDArray[Any]:
     return total
 
 
-def leaked(corpus: Survey, test: Survey | None) -> Mask:
+def leaked(corpus: Survey, test: Survey) -> Mask:
     """Training examples that are test examples, but for case and spaces."""
-    if test is None:
-        return np.zeros(len(corpus), dtype=bool)
     return np.isin(pair_digests(corpus), pair_digests(test)[usable(test)]) & usable(corpus)
 
 
-def half_leaked(corpus: Survey, test: Survey | None, side: int) -> Mask:
+def half_leaked(corpus: Survey, test: Survey, side: int) -> Mask:
     """Training examples that share one side with a test example, but not both."""
-    if test is None or corpus.kind != "pairs":
-        return np.zeros(len(corpus), dtype=bool)
     known = np.asarray(test.sides[side].digests)[usable(test)]
     same = np.isin(np.asarray(corpus.sides[side].digests), known)
     return same & ~leaked(corpus, test) & usable(corpus)
@@ -196,6 +181,7 @@ CHECKS = (
         lambda corpus, _: corpus.slipped,
         "The right target is {value:+d} lines off: "
         "near here a file lacks a line, or has one too many.",
+        kind="pairs",
     ),
     Check(
         "test examples in training",
@@ -204,7 +190,12 @@ CHECKS = (
         "They make scores look better than they are: leave them out of training.",
     ),
     Check("one side empty", "warning", one_sided, "Nothing can be learned from half a pair."),
-    Check("empty lines", "warning", empty, "Nothing can be learned from them."),
+    Check(
+        "empty lines",
+        "warning",
+        lambda corpus, _: empty_sides(corpus) == len(corpus.sides),
+        "Nothing can be learned from them.",
+    ),
     Check(
         "duplicates",
         "warning",
@@ -216,12 +207,14 @@ CHECKS = (
         "warning",
         copied,
         "The target repeats the source: a model learns to leave text as it is.",
+        kind="pairs",
     ),
     Check(
         "length outliers",
         "warning",
         length_outliers,
         "One side is several times longer than usual: often half a translation, or a wrong one.",
+        kind="pairs",
     ),
     Check(
         "wrong script",
@@ -234,27 +227,30 @@ CHECKS = (
         "warning",
         contradicted,
         "The same text stands earlier with another label: decide.",
+        kind="labelled",
     ),
     Check(
         "line ends of other tools",
         "note",
         lambda corpus, _: np.asarray(corpus.line_ends),
         "Characters such as U+2028 or a lone CR are text here; --fix puts spaces for them.",
-        False,
+        is_dropped=False,
     ),
     Check(
         "test sources in training",
         "note",
         lambda corpus, test: half_leaked(corpus, test, 0),
         "With another target; natural for short and common sentences.",
-        False,
+        is_dropped=False,
+        kind="pairs",
     ),
     Check(
         "test targets in training",
         "note",
         lambda corpus, test: half_leaked(corpus, test, 1),
         "With another source; natural for short and common sentences.",
-        False,
+        is_dropped=False,
+        kind="pairs",
     ),
 )
 """In the order of their gravity."""
@@ -264,10 +260,17 @@ NATURAL_IN_TEXT = ("empty lines", "duplicates", "wrong script")
 
 
 def findings(
-    corpus: Survey, test: Survey | None, fetch: Callable[[set[int]], dict[int, Row[Any]]]
+    corpus: Survey, test: Survey, fetch: Callable[[set[int]], dict[int, Row[Any]]]
 ) -> list[Finding]:
-    """All faults that a corpus has; `fetch` finds the rows that serve as examples."""
-    marked = [(check, marks) for check in CHECKS if (marks := check.find(corpus, test)).any()]
+    """All faults that a corpus has, given the test examples, of which there may be none.
+
+    `fetch` finds the rows that serve as examples.
+    """
+    marked = [
+        (check, marks)
+        for check in CHECKS
+        if check.kind in (None, corpus.kind) and (marks := check.find(corpus, test)).any()
+    ]
     shown = fetch({first(marks) for _, marks in marked})
     return [finding(check, corpus, marks, shown.get(first(marks))) for check, marks in marked]
 
@@ -309,9 +312,6 @@ def printable(text: str, width: int) -> str:
 
 def escape_of(character: str) -> str:
     """A byte that is no UTF-8 by its value, anything else by its Unicode number."""
-    code = ord(character)
-    return (
-        f"\\x{code - 0xDC00:02x}"
-        if 0xDC80 <= code <= 0xDCFF
-        else character.encode("unicode_escape").decode("ascii")
-    )
+    if "\udc80" <= character <= "\udcff":
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode("ascii")

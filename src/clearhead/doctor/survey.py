@@ -26,7 +26,7 @@ from clearhead.data.examples import (
 )
 from clearhead.data.lines import Lines, Notes, Progress, files_in, is_pipe, size_on_disk
 from clearhead.data.records import SURROGATE, Format, format_of, layout, records
-from clearhead.doctor.alignment import Traits, shifts
+from clearhead.doctor.alignment import Traits, lines_off
 from clearhead.errors import DataError
 
 Kind = Literal["pairs", "labelled", "text"]
@@ -34,13 +34,9 @@ Kind = Literal["pairs", "labelled", "text"]
 LINE_END_ELSEWHERE = re.compile(f"[{LINE_ENDS_ELSEWHERE}]")
 LINES_TO_GUESS_FROM = 1_000
 
-EAST_ASIAN = {
-    "CJK": "HAN",
-    "HIRAGANA": "HAN",
-    "KATAKANA": "HAN",
-    "KATAKANA-HIRAGANA": "HAN",
-    "IDEOGRAPHIC": "HAN",
-}
+EAST_ASIAN = dict.fromkeys(
+    ("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "IDEOGRAPHIC"), "HAN"
+)
 """Scripts that one Japanese sentence mixes count as one."""
 
 TROUBLE = re.compile(f"[{LINE_ENDS_ELSEWHERE}\ud800-\udfff]")
@@ -117,12 +113,8 @@ class Survey:
 
     @cached_property
     def slipped(self) -> NDArray[np.int8]:
-        """For each example by how many lines its target has slipped; 0 where all is well."""
-        lines_off = np.zeros(len(self), dtype=np.int8)
-        if self.kind == "pairs":
-            for shift in shifts(self.sides[0].traits, self.sides[1].traits):
-                lines_off[shift.start : shift.stop] = shift.offset
-        return lines_off
+        """For each pair by how many lines its target has slipped; 0 where all is well."""
+        return lines_off(self.sides[0].traits, self.sides[1].traits)
 
     def place(self, index: int, side: int = 0) -> tuple[str, int]:
         """The file and line where an example stands."""
@@ -146,16 +138,14 @@ def first_with(pattern: re.Pattern[str], texts: Sequence[str]) -> int:
 def script_of_letter(letter: str) -> str:
     """The script by the first word of a letter's Unicode name; symbols and digits have none."""
     words = unicodedata.name(letter, "").split() if letter.isalpha() else []
-    first = (
-        words[1] if words and words[0] in ("FULLWIDTH", "HALFWIDTH") else words[0] if words else ""
-    )
+    first = next((word for word in words if word not in ("FULLWIDTH", "HALFWIDTH")), "")
     return EAST_ASIAN.get(first, first)
 
 
 SCRIPTS = (
-    "", "LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "HEBREW", "ARABIC", "DEVANAGARI", "BENGALI", "GURMUKHI", "GUJARATI",
-    "TAMIL", "TELUGU", "KANNADA", "MALAYALAM", "SINHALA", "THAI", "LAO", "TIBETAN", "MYANMAR", "GEORGIAN", "HANGUL",
-    "ETHIOPIC", "KHMER", "MONGOLIAN", "HAN",
+    "", "LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "HEBREW", "ARABIC", "DEVANAGARI", "BENGALI",
+    "GURMUKHI", "GUJARATI", "TAMIL", "TELUGU", "KANNADA", "MALAYALAM", "SINHALA", "THAI", "LAO",
+    "TIBETAN", "MYANMAR", "GEORGIAN", "HANGUL", "ETHIOPIC", "KHMER", "MONGOLIAN", "HAN",
 )  # fmt: skip
 """A line keeps only the number; the first is for too few letters to tell, and for rarer scripts."""
 
