@@ -105,7 +105,7 @@ def look(
     if output or save or picture or guide:
         return None
     if by_hand:
-        console.print(str(derivation(found, by_hand)))
+        console.print(str(told_by_hand(found, by_hand)))
     elif reasons:
         console.print(str(found.reasons()))
     elif search:
@@ -135,7 +135,7 @@ def looked(
     return result
 
 
-def derivation(found: "Look", asked: list[str]) -> "ByHand":
+def told_by_hand(found: "Look", asked: list[str]) -> "ByHand":
     """How one number came about."""
     match asked:
         case [path, row, col] if row.isdigit() and col.isdigit():

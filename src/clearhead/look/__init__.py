@@ -1,4 +1,8 @@
-"""What happened inside: questions about a finished output, answered by one more, listening pass of the model."""
+"""What happened inside: questions about a finished output, answered by one more, listening pass.
+
+Read `replay.py` for the value that is asked, `look.py` for the questions, `export.py`, `html.py`
+and page/ for what is shown of it.
+"""
 
 from clearhead.look.alignment import Alignment, align
 from clearhead.look.labelled import LabelledTensor

@@ -17,7 +17,7 @@ from clearhead.look.tokens import Token, word_places, word_texts
 from clearhead.model import Transformer
 
 UNSEEN = 1e-3
-"""Weight that counts for a word that nobody looks at: a few, as articles often are, must not decide all."""
+"""What counts for a word that nobody looks at: a few, articles say, must not decide all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Alignment:
     weights: NDArray[np.float32]
     """Output words × source words."""
     head: str = ""
-    """Whose attention it is: `decoder.1.cross.3`, or `decoder.1.cross` for the mean of its heads."""
+    """Whose attention it is: `decoder.1.cross.3`; `decoder.1.cross` for the mean of its heads."""
 
     @property
     def links(self) -> tuple[tuple[int, int], ...]:
@@ -82,9 +82,10 @@ def best_alignment(
     source: Sequence[Token],
     predicted: Sequence[Token],
 ) -> Alignment:
-    """The alignment by the head, or the mean of a layer's heads, that comes nearest to linking words one to one.
+    """The alignment by the head, or by the mean of a layer's, that is most nearly one to one.
 
-    Row t of the decoder reads token t - 1 and predicts token t, so its attention belongs to the token it predicts.
+    Row t of the decoder reads token t - 1 and predicts token t, so its attention belongs to the
+    token it predicts.
     """
     heads = {
         f"{path}.{head}": weights
@@ -108,8 +109,8 @@ def best_alignment(
 def one_to_one(weights: Float[Tensor, "T S"]) -> float:
     """The strongest link of every word, on both sides, as the sum of two means of logarithms.
 
-    A head that stares at special tokens or at one word leaves the others without a link; one that looks everywhere has
-    only weak ones.
+    A head that stares at special tokens or at one word leaves the others without a link; one that
+    looks everywhere has only weak ones.
     """
     if not weights.numel():
         return 0.0

@@ -1,7 +1,7 @@
-"""Any number of a look, by hand: what it was made of, and the arithmetic, in the order in which the paper tells it.
+"""Any number of a look, by hand: what it was made of, and the arithmetic, in the paper's order.
 
-Each number is computed anew in double precision from the tensors and weights that go into it. That it comes out as the
-model had it is tested for every kind of number.
+Each number is computed anew in double precision from the tensors and weights that go into it. That
+it comes out as the model had it is tested for every kind of number.
 """
 
 import math
@@ -50,7 +50,7 @@ class ByHand:
 
 
 def by_hand(look: Replay, path: str, row: int, col: int = 0, head: int | None = None) -> ByHand:
-    """How the number in a row and column came about."""
+    """How one number came about: its operands and the arithmetic, recomputed."""
     path, own = without_head(path)
     tensor = look[path]
     head = (own if head is None else head) or 0

@@ -293,7 +293,7 @@ RULES: dict[str, Callable[[Cell], Lines]] = {
 
 
 def softmax(row: Vector, place: int) -> Lines:
-    """One share of a softmax; the largest number is taken off first, which changes nothing but keeps exp small."""
+    """One share of a softmax; the largest number is taken off first, which keeps exp small."""
     largest = float(row.max())
     powers = np.exp(row - largest)
     total = float(powers.sum())

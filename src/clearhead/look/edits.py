@@ -1,4 +1,4 @@
-"""Break it: edits by name, each of which takes away one idea of the Transformer (an ablation), and what they do.
+"""Break it: edits by name, each of which takes away one idea of the Transformer (an ablation).
 
 Some edits put a tensor in the place of a later one: the scores before the mask for those behind it,
 say. They hold on to what passed, so a set of edits is for one thread.
@@ -6,7 +6,7 @@ say. They hold on to what passed, so a set of edits is for one thread.
 
 import difflib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -18,7 +18,7 @@ from clearhead.look.paths import replayed, without_head
 from clearhead.look.replay import Replay
 from clearhead.model import Edit
 
-Taps = Iterator[tuple[str, Edit]]
+Taps = list[tuple[str, Edit]]
 """What to do at which path."""
 
 
@@ -30,9 +30,6 @@ class Edits:
     taps: Mapping[str, Edit] = field(default_factory=dict)
     words: Mapping[int, str] = field(default_factory=dict)
     """Words of the input by number, and what stands there instead."""
-
-    def __bool__(self) -> bool:
-        return bool(self.names)
 
     def swapped(self, text: str) -> str:
         """The text with some of its words replaced."""
@@ -78,58 +75,51 @@ class Scope:
 def no_scale(scope: Scope) -> Taps:
     """Scores go into the softmax without being divided by √d_k."""
     root = math.sqrt(scope.config.d_model // scope.config.n_heads)
-    for part in scope.parts("self", "cross"):
-        yield f"{part}.scaled", lambda x: x * root
+    return [(f"{part}.scaled", lambda x: x * root) for part in scope.parts("self", "cross")]
 
 
 def no_mask(scope: Scope) -> Taps:
     """The decoder may look at tokens that come later."""
-    for part in scope.parts("self"):
-        if part.startswith("decoder"):
-            yield from instead(f"{part}.masked", f"{part}.scaled")
+    own = [part for part in scope.parts("self") if part.startswith("decoder")]
+    return instead({f"{part}.masked": f"{part}.scaled" for part in own})
 
 
 def no_positions(scope: Scope) -> Taps:
     """Tokens stand nowhere: the model reads a set, not a sequence."""
-    for stack in scope.stacks:
-        if stack.startswith(scope.at):
-            yield f"{stack}.positions", torch.zeros_like
+    stacks = [stack for stack in scope.stacks if stack.startswith(scope.at)]
+    return [(f"{stack}.positions", torch.zeros_like) for stack in stacks]
 
 
 def no_residual(scope: Scope) -> Taps:
     """What a sub-layer makes replaces the stream instead of being added to it."""
-    for part in scope.parts("self", "cross", "ff"):
-        yield from instead(f"{part}.add", f"{part}.out")
+    return instead({f"{part}.add": f"{part}.out" for part in scope.parts("self", "cross", "ff")})
 
 
 def no_norm(scope: Scope) -> Taps:
     """Vectors keep whatever length they have."""
     pre = scope.config.norm == "pre"
     entries = {"self": "resid_pre", "cross": "self.add", "ff": "resid_mid"}
+    before = {}
     for part in scope.parts("self", "cross", "ff"):
         block, _, name = part.rpartition(".")
-        yield from instead(f"{part}.norm", f"{block}.{entries[name]}" if pre else f"{part}.add")
-    for stack, n_layers in scope.stacks.items() if pre and not scope.at else ():
-        yield from instead(f"{stack}.out", f"{stack}.{n_layers - 1}.resid_post")
+        before[f"{part}.norm"] = f"{block}.{entries[name]}" if pre else f"{part}.add"
+    ends = {f"{stack}.out": f"{stack}.{n - 1}.resid_post" for stack, n in scope.stacks.items()}
+    return instead(before | ends if pre and not scope.at else before)
 
 
 def one_head(scope: Scope) -> Taps:
     """All heads but one say nothing."""
     others = [head for head in range(scope.config.n_heads) if head != scope.head]
-    for part in scope.parts("self", "cross"):
-        yield f"{part}.z", muted(others)
+    return [(f"{part}.z", muted(others)) for part in scope.parts("self", "cross")]
 
 
 def silence(scope: Scope) -> Taps:
     """A head or a sub-layer says nothing; a layer is left out."""
     if scope.head is not None:
-        for part in scope.parts("self", "cross"):
-            yield f"{part}.z", muted([scope.head])
-    elif scope.at.count(".") == 1 and scope.parts("ff"):
-        yield from instead(f"{scope.at}.resid_post", f"{scope.at}.resid_pre")
-    else:
-        for part in scope.parts("self", "cross", "ff"):
-            yield f"{part}.out", torch.zeros_like
+        return [(f"{part}.z", muted([scope.head])) for part in scope.parts("self", "cross")]
+    if scope.at.count(".") == 1 and scope.parts("ff"):
+        return instead({f"{scope.at}.resid_post": f"{scope.at}.resid_pre"})
+    return [(f"{part}.out", torch.zeros_like) for part in scope.parts("self", "cross", "ff")]
 
 
 NAMES: dict[str, Callable[[Scope], Taps]] = {
@@ -165,7 +155,7 @@ def edits_of(asked: str | Sequence[str] | Mapping[str, Edit] | None, config: Mod
     return Edits(tuple(names), taps, words)
 
 
-def taps_of(name: str, config: ModelConfig) -> list[tuple[str, Edit]]:
+def taps_of(name: str, config: ModelConfig) -> Taps:
     """The taps of one named edit, which must reach something."""
     kind, _, rest = name.partition(":")
     at, *cell = rest.split(":")
@@ -177,7 +167,7 @@ def taps_of(name: str, config: ModelConfig) -> list[tuple[str, Edit]]:
         parts = scope.parts("self", "cross")
         found = [(f"{part}.pattern", painted(head, row, column)) for part in parts]
     elif kind in NAMES and not cell and whole.get(kind, True):
-        found = list(NAMES[kind](scope))
+        found = NAMES[kind](scope)
     else:
         raise ConfigError(f"There is no edit {shown(name)}.", HELP)
     if not found or (head is not None and head >= config.n_heads):
@@ -199,16 +189,19 @@ def painted(head: int, row: int, column: int) -> Edit:
     return paint
 
 
-def instead(path: str, earlier: str) -> Taps:
-    """What passed earlier takes the place of what comes here."""
+def instead(earlier: Mapping[str, str]) -> Taps:
+    """What passed at an earlier path takes the place of what comes at a later one."""
+    return [tap for later, path in earlier.items() for tap in moved(path, later)]
+
+
+def moved(earlier: str, later: str) -> Taps:
     held: list[Tensor] = []
 
     def hold(x: Tensor) -> Tensor:
         held[:] = [x]
         return x
 
-    yield earlier, hold
-    yield path, lambda _: held[0]
+    return [(earlier, hold), (later, lambda _: held[0])]
 
 
 def both(first: Edit, second: Edit) -> Edit:
@@ -257,20 +250,13 @@ class Change:
 
 
 def change(look: Replay) -> Change:
-    """The edited output beside the old one, and how likely the old one still is."""
+    """What the edits did to the output, and how likely the old one still is."""
     old = look.before or look
     source, target = ([token.id for token in side] for side in (look.source, old.target))
     again = replace(old, seen=replayed(look.model, source, target, look.taps))
     return Change(
         before=old.output,
         after=look.output,
-        log_prob_before=log_prob(old),
-        log_prob_after=log_prob(again),
+        log_prob_before=old.log_prob,
+        log_prob_after=again.log_prob,
     )
-
-
-def log_prob(look: Replay) -> float:
-    """Of the output: a text, or the name of a class."""
-    if not look.classes:
-        return look.log_prob
-    return next(guess.log_prob for guess in look.verdict if guess.text == look.output)

@@ -1,4 +1,4 @@
-"""A look as data: JSON and tensors for the page, for files and for other programs ("clearhead-look/1")."""
+"""A look as data: JSON and tensors for the page, for files and for other programs."""
 
 import json
 import math
@@ -12,7 +12,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.look.edits import change
-from clearhead.look.film import Film
 from clearhead.look.paths import axes_of
 from clearhead.look.replay import Replay
 from clearhead.look.search import SearchTree
@@ -35,7 +34,7 @@ SHAPE = (
 )
 """Settings of the model that are told."""
 STRIPS = ("tokens", "positions", "types", "resid_mid", "resid_post")
-"""What a page only draws, and never calculates with: half precision will do where there is much of it."""
+"""What a page only draws and never calculates with: half precision will do where it is much."""
 FOR_PAGE = ("q", "k", "v", "scores", "pattern", "z", *STRIPS)
 """What a page is always given; scaled and masked it computes from these."""
 FOR_SMALL_PAGE = ("embedded", "add", "norm")
@@ -51,19 +50,21 @@ def tensors(look: Replay, whole: bool = False) -> Arrays:
     """The tensors that a page draws, or all."""
     if whole:
         return {path: array(values) for path, values in look.seen.items()}
-    found = named(look, FOR_PAGE) | {
+    found = tensors_named(look, FOR_PAGE) | {
         path: array(values) for path, values in summaries(look).items()
     }
     if look.film:
         found |= {f"film.{path}": frames for path, frames in look.film.patterns.items()}
-    more = named(look, FOR_SMALL_PAGE)
+    more = tensors_named(look, FOR_SMALL_PAGE)
     if sum(values.nbytes for values in (*found.values(), *more.values())) <= SMALL:
         return found | more | norm_weights(look)
-    halves = {path: values.astype(np.float16) for path, values in named(look, STRIPS).items()}
+    halves = {
+        path: values.astype(np.float16) for path, values in tensors_named(look, STRIPS).items()
+    }
     return found | halves
 
 
-def named(look: Replay, names: Sequence[str]) -> Arrays:
+def tensors_named(look: Replay, names: Sequence[str]) -> Arrays:
     """The tensors with one of these names at the end of their path."""
     paths = [path for path in look.seen if path.rpartition(".")[2] in names]
     return {path: array(look.seen[path]) for path in paths}
@@ -74,7 +75,7 @@ def array(values: Tensor) -> np.ndarray:
 
 
 def summaries(look: Replay) -> dict[str, Tensor]:
-    """What large tensors say in short: what each head and sub-layer adds, and which hidden units are active."""
+    """Large tensors in short: what each head and sub-layer adds, which hidden units are active."""
     found: dict[str, Tensor] = {}
     for path, kind in sublayers(look):
         if kind == "attention":
@@ -90,7 +91,7 @@ def summaries(look: Replay) -> dict[str, Tensor]:
 
 
 def stats(look: Replay, path: str) -> Float[Tensor, "T 4"]:
-    """Lengths of what passes by a sub-layer and of what it adds; mean and deviation of what enters its norm."""
+    """Lengths of what passes by a sub-layer and what it adds; mean and spread before its norm."""
     added, out = look.seen[f"{path}.add"], look.seen[f"{path}.out"]
     skipped = added - out
     normed = skipped if look.model.config.norm == "pre" else added
@@ -108,7 +109,7 @@ def norm_weights(look: Replay) -> Arrays:
 
 
 def sublayers(look: Replay) -> list[tuple[str, str]]:
-    """The path and kind of every attention and feed-forward network, in the order of the forward pass."""
+    """The path and kind of every attention and feed-forward network, in their order."""
     return [(part["id"], part["kind"]) for part in graph(look) if part["kind"] != "output"]
 
 
@@ -146,7 +147,9 @@ def meta(look: Replay, values: Mapping[str, np.ndarray]) -> dict[str, Any]:
         "n_given": look.n_given,
         "segments": segments(look),
         "graph": graph(look),
-        "tensors": {path: tensor(look, path, array) for path, array in values.items()},
+        "tensors": {
+            path: {"shape": list(each.shape), **axes(look, path)} for path, each in values.items()
+        },
         "steps": steps(look, range(len(look.target))),
         "beam": search(look.beam) if look.beam else None,
         "alignment": alignment(look) if look.family == "encoder-decoder" else None,
@@ -167,7 +170,9 @@ def special(look: Replay) -> dict[str, Any]:
         changed = change(look)
         found["change"] = {**rounded(vars(changed)), "words": list(map(list, changed.words))}
     if look.film:
-        found["film"] = film(look, look.film)
+        # probes are cut to the same tokens in every frame
+        texts = {side: look.spell(ids) for side, ids in vars(look.film.probe).items()}
+        found["film"] = {"steps": list(look.film.steps), "loss": list(look.film.losses), **texts}
     return found
 
 
@@ -182,9 +187,8 @@ def model(look: Replay) -> dict[str, Any]:
     }
 
 
-def tensor(look: Replay, path: str, values: np.ndarray) -> dict[str, Any]:
-    axes = {"axes": list(axes_of(path))} if path in look.seen else {}
-    return {"shape": list(values.shape), **axes}
+def axes(look: Replay, path: str) -> dict[str, list[str]]:
+    return {"axes": list(axes_of(path))} if path in look.seen else {}
 
 
 def segments(look: Replay) -> dict[str, list[dict[str, Any]]]:
@@ -253,12 +257,6 @@ def alignment(look: Replay) -> dict[str, Any]:
     }
 
 
-def film(look: Replay, own: Film) -> dict[str, Any]:
-    """What the frames of the film show; probes are cut to the same tokens in every frame."""
-    texts = {side: look.spell(ids) for side, ids in vars(own.probe).items()}
-    return {"steps": list(own.steps), "loss": list(own.losses), **texts}
-
-
 def rounded(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: round(value, 6) if isinstance(value, float) else value
@@ -266,8 +264,9 @@ def rounded(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def save(look: Replay, folder: Path) -> None:
-    """Write all of a look as two files that any language can read."""
+def save(look: Replay, folder: str | Path) -> None:
+    """Write everything as `meta.json` and `look.safetensors`, which any language can read."""
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     values = tensors(look, whole=True)
     text = json.dumps(meta(look, values), ensure_ascii=False)

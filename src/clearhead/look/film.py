@@ -1,4 +1,4 @@
-"""Heads forming: the attention of every head on the same few sentences, again and again during training."""
+"""Heads forming: the attention of every head on the same few sentences, all through training."""
 
 import base64
 import zlib

@@ -1,4 +1,4 @@
-"""One sentence from text to text, told with its own numbers: a page of Markdown written from a look."""
+"""One sentence from text to text, told with its own numbers: a page of Markdown."""
 
 from clearhead.errors import ModelError
 from clearhead.look.by_hand import by_hand
@@ -11,7 +11,7 @@ WIDTH = 4
 
 
 def guide(look: Replay, picture: str = "") -> str:
-    """The whole way of a sentence through an encoder and a decoder; `picture` is the file of its alignment."""
+    """The whole way of a sentence through both stacks; `picture` is the file of its alignment."""
     if look.family != "encoder-decoder":
         raise ModelError(
             "The guide goes through an encoder and a decoder, "
@@ -33,18 +33,19 @@ def reading(look: Replay) -> list[str]:
         f"The model has {n_weights:,} weights: {config.n_encoder_layers} layers "
         f"in the encoder and {config.n_decoder_layers} in the decoder, "
         f"vectors of d_model = {config.d_model} numbers, "
-        f"{config.n_heads} heads of d_k = {config.d_model // config.n_heads}, {config.norm}-norm.\n",
+        f"{config.n_heads} heads of d_k = {config.d_model // config.n_heads}, "
+        f"{config.norm}-norm.\n",
         "## Text becomes tokens, tokens become vectors\n",
         "Words are cut into tokens; ▁ is a space before a token. Each has a number.\n",
         markdown_table([["token", *(token.text for token in look.source)], ["id", *ids]]),
         "Each id picks a row of the embedding matrix, and √d_model makes it large enough "
         "not to drown in the position that is added next. "
         f"The first of the {config.d_model} numbers of `{look.source[row].text}`:\n",
-        derivation(look, "encoder.tokens", row, 0),
+        in_code(look, "encoder.tokens", row, 0),
         "Attention sees a set. Where a token stands is told by a vector of sines and cosines "
         "(`encoder.positions`):\n",
-        derivation(look, "encoder.positions", row, 2),
-        derivation(look, "encoder.embedded", row, 2),
+        in_code(look, "encoder.positions", row, 2),
+        in_code(look, "encoder.embedded", row, 2),
     ]
 
 
@@ -63,26 +64,26 @@ def encoding(look: Replay) -> list[str]:
         "Three matrices make of each token's vector a query, a key and a value (q, k, v), "
         "one of each for every head. "
         f"The first number of the query of `{asking}` in head {head}:\n",
-        derivation(look, f"{part}.{head}.q", row, 0),
+        in_code(look, f"{part}.{head}.q", row, 0),
         f"How much `{asking}` looks at `{asked}`: query times key, over √d_k, "
         "and a softmax over all tokens. Each line is one step of softmax(q kᵀ / √d_k):\n",
-        derivation(look, f"{part}.{head}.pattern", row, col),
+        in_code(look, f"{part}.{head}.pattern", row, col),
         f"The whole row, which sums to {float(pattern[head, row].sum()):.3f}:\n",
         weights_table(look.attention(part, head), row),
         "The weights mix the values (z = pattern × v); "
         "the heads stand side by side and pass through W_O:\n",
-        derivation(look, f"{part}.{head}.z", row, 0),
-        derivation(look, f"{part}.concat", row, head * (config.d_model // len(pattern))),
-        derivation(look, f"{part}.out", row, 0),
+        in_code(look, f"{part}.{head}.z", row, 0),
+        in_code(look, f"{part}.concat", row, head * (config.d_model // len(pattern))),
+        in_code(look, f"{part}.out", row, 0),
         "The result is added to what came in, and a norm keeps the numbers in range:\n",
-        derivation(look, f"{part}.add", row, 0),
-        derivation(look, "encoder.0.ff.norm" if config.norm == "pre" else f"{part}.norm", row, 0),
+        in_code(look, f"{part}.add", row, 0),
+        in_code(look, "encoder.0.ff.norm" if config.norm == "pre" else f"{part}.norm", row, 0),
         f"Then the feed-forward network, at each position for itself: {len(hidden)} hidden units, "
         f"of which {float((hidden <= 0).float().mean()):.0%} are silent here. "
         "The most active one, and what comes out:\n",
-        derivation(look, "encoder.0.ff.pre", row, unit),
-        derivation(look, "encoder.0.ff.hidden", row, unit),
-        derivation(look, "encoder.0.ff.out", row, 0),
+        in_code(look, "encoder.0.ff.pre", row, unit),
+        in_code(look, "encoder.0.ff.hidden", row, unit),
+        in_code(look, "encoder.0.ff.out", row, 0),
     ]
 
 
@@ -100,11 +101,11 @@ def writing(look: Replay, picture: str) -> list[str]:
         f"predicts the next token, `{look.predicted[row].text}`. "
         "It may look back, and never ahead:\n",
         weights_table(look.attention(own, 0)),
-        *(derivation(look, f"{own}.0.masked", row, column) for column in later),
+        *(in_code(look, f"{own}.0.masked", row, column) for column in later),
         f"Then it looks at the source. Head {head} of `{part}` is the one that links words most "
         f"nearly one to one. While it writes `{look.predicted[row].text}`, "
         f"it looks at `{look.source[col].text}`:\n",
-        derivation(look, f"{part}.{head}.pattern", row, col),
+        in_code(look, f"{part}.{head}.pattern", row, col),
         "Word by word, which it was never told:\n",
         weights_table(alignment.matrix),
         *([f"![Attention of {alignment.head}, token by token]({picture})\n"] if picture else []),
@@ -125,7 +126,7 @@ def choosing(look: Replay) -> list[str]:
         "## A vector becomes a word\n",
         "The last vector is compared with that of every token, "
         "and a softmax makes probabilities of the scores:\n",
-        derivation(look, "decoder.probs", row, look.predicted[row].id),
+        in_code(look, "decoder.probs", row, look.predicted[row].id),
         "What it would have said otherwise, at each step:\n",
         markdown_table([["step", *(f"{n + 1}." for n in range(WIDTH))], *alternatives]),
         "And what each layer would have said, had it been the last:\n",
@@ -148,7 +149,7 @@ def told_row(look: Replay) -> int:
     return later[0] if later else len(look.target) - 1
 
 
-def derivation(look: Replay, path: str, row: int, col: int) -> str:
+def in_code(look: Replay, path: str, row: int, col: int) -> str:
     return f"```text\n{by_hand(look, path, row, col)}\n```\n"
 
 

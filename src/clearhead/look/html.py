@@ -1,7 +1,8 @@
-"""One HTML file that holds a look: its numbers and all that draws them; nothing is fetched from anywhere.
+"""One HTML file that holds a look: its numbers and all that draws them; nothing is fetched.
 
 The page's modules are plain files under page/, which a server can hand out as they are. Here they
-become one script, so that the file works from a disk; a content policy allows this script and no other.
+become one script, so that the file works from a disk; a content policy (CSP) allows this script and
+no other.
 """
 
 import base64
@@ -45,7 +46,7 @@ def page(meta: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> str:
 
 
 def framed(page: str, text: str) -> str:
-    """A page for a notebook, in an iframe of its own so that nothing in it meets the rest; `text` stands in for it."""
+    """A page for a notebook, in an iframe so that nothing in it meets the rest; else the text."""
     return (
         f'<iframe srcdoc="{escape(page)}" sandbox="allow-scripts allow-downloads" '
         f'title="A look inside" style="width: 100%; height: 720px; border: 0">'
@@ -64,18 +65,18 @@ def inert(meta: Mapping[str, Any]) -> str:
 def policy(script: str, style: str) -> str:
     """Only this very script and style may act; nothing may be fetched, sent or framed."""
     rules = (
-        f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}; "
+        f"default-src 'none'; script-src {policy_hash(script)}; style-src {policy_hash(style)}; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
     return f'<meta http-equiv="Content-Security-Policy" content="{rules}">'
 
 
-def digest(text: str) -> str:
+def policy_hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def bundle(first: str) -> str:
-    """All modules that the first one needs, each in a function of its own, in an order in which each finds its own."""
+    """A module and all that it needs, each in a function of its own and after those it imports."""
     made: dict[str, str] = {}
     add(first, made)
     return "\n".join(made.values())

@@ -1,4 +1,4 @@
-"""Numbers with the names of their rows and columns: as a table, and as a heat map without any drawing library."""
+"""Numbers with the names of their rows and columns: as a table, and as a heat map."""
 
 import html
 import struct
@@ -61,8 +61,8 @@ class LabelledTensor:
         """All of a matrix or a vector as text, or its first rows and columns."""
         names = self.labels[0] if self.values.ndim == 2 else ("",)
         rows = zip(names, np.atleast_2d(self.values), strict=True)
-        head = ["", *map(shortened, self.labels[-1])]
-        cells = [[shortened(name), *(f"{value:.3f}" for value in row)] for name, row in rows]
+        head = ["", *map(cut_label, self.labels[-1])]
+        cells = [[cut_label(name), *(f"{value:.3f}" for value in row)] for name, row in rows]
         sizes = {"rows": len(cells), "columns": len(head) - 1}
         most = {"rows": n_rows or len(cells), "columns": n_columns or len(head)}
         shown = [row[: most["columns"] + 1] for row in [head, *cells][: most["rows"] + 1]]
@@ -73,7 +73,7 @@ class LabelledTensor:
         return "\n".join([self.path, *lines, *([f"({', '.join(more)})"] if more else [])])
 
 
-def shortened(label: str) -> str:
+def cut_label(label: str) -> str:
     return label if len(label) <= WIDEST else label[: WIDEST - 1] + "…"
 
 
@@ -159,5 +159,4 @@ class Heatmap:
             )
         path.write_bytes(self.png() if path.suffix == ".png" else self.svg().encode())
 
-    def _repr_svg_(self) -> str:
-        return self.svg()
+    _repr_svg_ = svg

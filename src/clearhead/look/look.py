@@ -1,45 +1,28 @@
 """A look inside: a replayed output, and the questions that people ask about it."""
 
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from clearhead.look.by_hand import ByHand, by_hand
-from clearhead.look.edits import Change, change
+from clearhead.look.by_hand import by_hand
+from clearhead.look.edits import change
 from clearhead.look.export import meta, save, tensors
 from clearhead.look.html import framed, page
 from clearhead.look.labelled import Heatmap
-from clearhead.look.reasons import Reasons, reasons
+from clearhead.look.reasons import reasons
 from clearhead.look.replay import Replay
 
 
 class Look(Replay):
-    """One output and all that happened on its way; `look["decoder.1.cross.pattern"]` is any of it."""
+    """One output and all that happened on its way; `look["decoder.1.cross.pattern"]` is a part."""
 
-    def by_hand(self, path: str, row: int, col: int = 0, head: int | None = None) -> ByHand:
-        """How one number came about: its operands and the arithmetic, recomputed."""
-        return by_hand(self, path, row, col, head)
-
-    def reasons(self) -> Reasons:
-        """Attention beside three other measures of what each output word owes to each word that was read."""
-        return reasons(self)
-
-    def change(self) -> Change:
-        """What the edits did to the output."""
-        return change(self)
+    by_hand = by_hand
+    reasons = reasons
+    change = change
+    tensors = tensors
+    save = save
 
     def meta(self) -> dict[str, Any]:
         """All that is not tensors, as JSON can hold it."""
         return meta(self, self.tensors())
-
-    def tensors(self, whole: bool = False) -> dict[str, np.ndarray]:
-        """The tensors for a page, or all."""
-        return tensors(self, whole)
-
-    def save(self, folder: str | Path) -> None:
-        """Everything, as `meta.json` and `look.safetensors`."""
-        save(self, Path(folder))
 
     def picture(self, path: str, head: int | None = None) -> Heatmap:
         """A matrix as an image: `.svg()`, `.png()`, `.save("file.svg")`."""

@@ -1,4 +1,4 @@
-"""Every tensor of one listening pass by its path (`decoder.1.cross.pattern`), and what a path tells."""
+"""Every tensor of a listening pass by its path (`decoder.1.cross.pattern`); what a path tells."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from clearhead.model import Edit, Trace, Transformer
 
 SQUARES = ("scores", "scaled", "masked", "pattern")
-"""Tensors of an attention with a number for each two positions, in the order in which they come to be."""
+"""What an attention has for each two positions, in the order in which they come to be."""
 ENDS = {"logits": "token", "probs": "token", "classes": "class"}
 """What the last tensors count."""
 

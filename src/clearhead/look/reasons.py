@@ -1,9 +1,9 @@
-"""Is attention the reason? Four measures (attributions) of what each output word owes to each word that was read.
+"""Is attention the reason? Four measures (attributions) of what outputs owe to inputs.
 
 - attention: how much was looked at, the mean over layers and heads
-- weighted attention: the length of the vectors that attention brought home, which a look alone does not tell
-- gradient × input: how steeply the output word's log-probability rises along the read word's own vector
-- removal: how much of the output word's log-probability is lost when the read word is not there (occlusion)
+- weighted attention: the length of the vectors that attention brought along
+- gradient × input: how steeply the output's log-probability rises along the read word's own vector
+- removal: how much of it is lost when the read word is not there (occlusion)
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.autograd import grad
 
 from clearhead.errors import ModelError
 from clearhead.look.alignment import membership
@@ -30,7 +31,7 @@ Table = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Reasons:
-    """Tables of output words × read words, one for each measure; what a word could not see is not a number."""
+    """Output words × read words, for each measure; what a word could not see is not a number."""
 
     said: tuple[str, ...]
     read: tuple[str, ...]
@@ -42,7 +43,7 @@ class Reasons:
 
     @property
     def agreement(self) -> dict[tuple[str, str], float]:
-        """Spearman's rank correlation of each two measures, the mean over output words: 1 same order, 0 unrelated."""
+        """Spearman's rank correlation of each two measures, the mean over output words."""
         found = {}
         for a, b in combinations(self.measures, 2):
             rows = list(map(spearman, self.measures[a], self.measures[b]))
@@ -57,7 +58,7 @@ class Reasons:
 
 
 def reasons(look: Replay) -> Reasons:
-    """The four measures for every word that was said."""
+    """Four measures of what each output word owes to each word that was read, attention first."""
     side = "target" if look.family == "decoder" else "source"
     read: tuple[Token, ...] = getattr(look, side)
     rows, said = outputs(look)
@@ -155,17 +156,13 @@ def steepness(look: Replay, rows: Sequence[int], side: str) -> Float[Tensor, "R 
     source, target = ([token.id for token in tokens] for tokens in (look.source, look.target))
     with torch.enable_grad():
         scores = log_probs(look, rows, source, target, {**look.taps, path: leaf})
-        found = [gradient_of(score, vectors[0]) for score in scores]
-    products = [(gradient * vectors[0][0].detach()).sum(dim=-1).abs() for gradient in found]
+        # where a score does not depend on what was read, its gradient is zero
+        found = [
+            grad(score, vectors, retain_graph=True, allow_unused=True, materialize_grads=True)
+            for score in scores
+        ]
+    products = [(gradient * vectors[0].detach())[0].sum(dim=-1).abs() for (gradient,) in found]
     return torch.stack(products).float().cpu()
-
-
-def gradient_of(score: Float[Tensor, ""], vectors: Float[Tensor, "1 S D"]) -> Float[Tensor, "S D"]:
-    """How the score changes with each number; where it does not depend on them, not at all."""
-    (found,) = torch.autograd.grad(
-        score, [vectors], retain_graph=True, allow_unused=True, materialize_grads=True
-    )
-    return found[0]
 
 
 @torch.inference_mode()

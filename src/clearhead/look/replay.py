@@ -81,7 +81,7 @@ class Replay:
         return tuple(self.seen)
 
     def __getitem__(self, path: str) -> LabelledTensor:
-        """A tensor by its path; `decoder.1.cross.3.pattern` is head 3 of `decoder.1.cross.pattern`."""
+        """A tensor by its path; `decoder.1.cross.3.pattern` is that of head 3 alone."""
         path, head = without_head(path)
         if path.endswith(".probs") and path.removesuffix("probs") + "logits" in self.seen:
             values = self.probs
@@ -194,7 +194,9 @@ class Replay:
 
     @property
     def log_prob(self) -> float:
-        """The log-probability of the whole output."""
+        """The log-probability of the whole output: a text, or the name of a class."""
+        if self.classes:
+            return next(each.log_prob for each in self.verdict if each.text == self.output)
         return sum(self.log_probs[self.n_given :])
 
     def step(self, number: int, n: int = N_ALTERNATIVES) -> Choice:
@@ -230,7 +232,7 @@ class Replay:
 
     @torch.inference_mode()
     def lens(self, n: int = 3) -> tuple[tuple[tuple[Guess, ...], ...], ...]:
-        """What each layer would say if it were the last (logit lens): the n likeliest tokens by row and layer."""
+        """What each layer would say if it were the last (logit lens): the n best for each row."""
         name = "encoder" if self.family == "encoder" else "decoder"
         stack, n = getattr(self.model, name), min(n, self.logits.size(-1))
         layers = []

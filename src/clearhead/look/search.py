@@ -8,7 +8,7 @@ from clearhead.look.tokens import Spell
 
 Fate = Literal["kept", "finished", "pruned"]
 Recorded = tuple[int, int, int, float, float, Fate]
-"""A way on as decoding records it: rank, parent, token, log-probability, the sum so far, its fate."""
+"""A way on as decoding records it: rank, parent, token, log-probability, sum so far, fate."""
 
 
 @dataclass(frozen=True, kw_only=True)

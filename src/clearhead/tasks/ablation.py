@@ -1,4 +1,4 @@
-"""What each head is for: silence them one after the other, and see what becomes of the translations."""
+"""What each head is for: silence one after the other (ablation), and translate without it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -24,7 +24,8 @@ class HeadMap:
 
     def __str__(self) -> str:
         lines = [
-            f"as it is: loss {self.loss:.4f}, BLEU {self.bleu:.1f}; change of both without each head:"
+            f"as it is: loss {self.loss:.4f}, BLEU {self.bleu:.1f}; "
+            "change of both without each head:"
         ]
         parts: dict[str, list[str]] = {}
         for path, (loss, bleu) in self.changes.items():
@@ -38,7 +39,7 @@ class HeadMap:
 def ablate_heads(
     translator: Translator, pairs: Pairs, progress: Callable[[int, int], None] = lambda *_: None
 ) -> HeadMap:
-    """Each head silenced in turn: its slice of W_O set to zero, which is the same as no output, and fast."""
+    """Each head silenced in turn: its slice of W_O is set to zero, so that it adds nothing."""
     model = deepcopy(translator.models[0])
     muted = type(translator)([model], translator.tokenizers, translator.config)
     loss, bleu = loss_and_bleu(muted, pairs)

@@ -43,7 +43,7 @@ def look_at_writing(
     decoded: Callable[[Sequence[int]], str] | None = None,
     **search: Any,
 ) -> Look:
-    """A look at what a model writes for a text, or at how it finds a given target, as ids without special tokens.
+    """A look at what a model writes for a text, or at how it finds a given target (plain ids).
 
     `encode` makes what the model reads: the encoder's source, or the context that a decoder goes on
     from. Edits are in force while it writes, so that text and picture agree.
@@ -55,20 +55,22 @@ def look_at_writing(
         source = list(encode(edits.swapped(text)))
         found, beam = (None, None)
         if target is None:
-            found, beam = write(flat, own, source, options=options, edits=edits, search=search)
+            found, beam = decoded_with_tree(
+                flat, own, source, options=options, edits=edits, search=search
+            )
         ids = list(found.ids if found else target or ())
         # the encoder reads the source, or the decoder goes on from it
         reads = flat.model.config.reads
         context = [own.start] if reads or not source else source
         ended = [end] if found is None or found.finished else []
         encoder, decoder = source if reads else [], [*context, *ids, *ended]
-        whole = named(own, decoder)
+        whole = with_texts(own, decoder)
         return Look(
             model=flat.model,
             task=task,
             input=edits.swapped(text),
             output=(decoded or own.decode)(ids),
-            source=named(tokenizers[0], encoder),
+            source=with_texts(tokenizers[0], encoder),
             target=whole[:-1],
             predicted=whole[1:],
             seen=replayed(flat.model, encoder, decoder[:-1], edits.taps),
@@ -83,7 +85,7 @@ def look_at_writing(
     return with_before(looked, edits_of(edit, flat.model.config))
 
 
-def write(
+def decoded_with_tree(
     flat: FlatTransformer,
     tokenizer: Tokenizer,
     source: Sequence[int],
@@ -129,7 +131,7 @@ def look_at_reading(
             task=task,
             input=edits.swapped(text),
             output="",
-            source=named(tokenizer, source),
+            source=with_texts(tokenizer, source),
             seen=replayed(model, source, (), edits.taps),
             spell=tokenizer.tokens,
             edits=edits.names,
@@ -141,17 +143,17 @@ def look_at_reading(
     return with_before(looked, edits_of(edit, model.config))
 
 
-def named(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[Token, ...]:
+def with_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[Token, ...]:
     return tokens(ids, tokenizer.tokens, len(tokenizer.vocabulary.specials))
 
 
 def with_before(looked: Callable[[Edits], Look], edits: Edits) -> Look:
     """The look with the edits, and the one without kept beside it."""
-    return replace(looked(edits), before=looked(Edits())) if edits else looked(edits)
+    return replace(looked(edits), before=looked(Edits())) if edits.names else looked(edits)
 
 
 class Camera:
-    """Writes a frame of every head at each validation; a run of several processes, or a huge model, has none."""
+    """Writes a frame of every head at each validation; several processes or a huge model: none."""
 
     def __init__(self, job: Job, folder: RunFolder, step: int) -> None:
         self.job, self.film = job, folder.film
