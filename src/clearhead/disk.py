@@ -138,6 +138,12 @@ def free_bytes(path: Path) -> int:
     return shutil.disk_usage(next(place for place in (path, *path.parents) if place.exists())).free
 
 
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes as they lie on disk."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def sync(path: Path) -> None:
     """Have the system put a file, or the names in a folder, on the disk now (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -185,7 +185,9 @@ def test_train_makes_a_run_and_info_tells_how_to_use_it(
     assert main(["train", str(tmp_path / name), "--task", task, "--into", run, *sets]) == 0
     assert "Weights in use: last (last loss " in capsys.readouterr().err
     assert main(["info", run]) == 0
-    assert f"clearhead {'chat' if task == 'chat' else 'write'} {run}" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert f"clearhead {'chat' if task == 'chat' else 'write'} {run}" in told
+    assert f"is in {tmp_path / 'cache' / 'clearhead'}: " in told
 
 
 @pytest.mark.parametrize("name", ["shakespeare", "science_fiction"])

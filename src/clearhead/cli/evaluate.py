@@ -56,7 +56,7 @@ def evaluate(
 
 
 def info(run: options.AnyRun) -> None:
-    """Tell what a run is, what it was trained on, its scores, its size and how to use it.
+    """Tell what a run is, what it was trained on, its scores, its size, how to use it; and the cache.
 
     - `clearhead info runs/en-de`
     """
@@ -69,14 +69,23 @@ def info(run: options.AnyRun) -> None:
         done = f"{newest.step:,} of {config.train.max_steps or 0:,} updates are" if newest else ""
         typer.echo(
             f"{run} is a {config.task} run that has not ended: {done or 'no update is'} saved.\n"
-            f"Go on with: clearhead train {run}"
+            f"Go on with: clearhead train {run}\n{told_of_cache()}"
         )
         return
     n_parameters = sum(weight.numel() for weight in folder.model().parameters())
     typer.echo(
         f"{folder.card()}\n{n_parameters:,} parameters, {folder.size() / 1e6:,.1f} MB on disk.\n"
-        f"Use it: {USES[config.task].format(run=run)}"
+        f"Use it: {USES[config.task].format(run=run)}\n{told_of_cache()}"
     )
+
+
+def told_of_cache() -> str:
+    """Where tokenised text is kept, and how much there is."""
+    from clearhead.machine import cache_folder
+
+    cache = cache_folder()
+    n_bytes = sum(file.stat().st_size for file in cache.rglob("*") if file.is_file())
+    return f"Tokenised text, which may be deleted, is in {cache}: {n_bytes / 1e6:,.1f} MB."
 
 
 def verify(run: options.AnyRun) -> None:

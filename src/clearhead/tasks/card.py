@@ -1,12 +1,12 @@
 """The card of a run: what it is, what it was trained on and what it reached, for people."""
 
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from clearhead import __version__
 from clearhead.config import Config
+from clearhead.disk import sha256_of
 from clearhead.folder import Inheritance, RunFolder
 from clearhead.train import Chosen
 
@@ -74,6 +74,4 @@ def described_file(path: Path) -> str:
     """A file by its name, size and hash; not by its place, which is nobody's business."""
     if not path.is_file():
         return path.name
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return f"{path.name}: {path.stat().st_size:,} bytes, SHA-256 {digest}"
+    return f"{path.name}: {path.stat().st_size:,} bytes, SHA-256 {sha256_of(path)}"

@@ -19,6 +19,7 @@ from clearhead.config import Config, DataConfig, Given, TokenizerConfig
 from clearhead.data.lines import Progress, is_pipe
 from clearhead.data.order import mix
 from clearhead.data.store import STORE_FORMAT, Store, chunks, in_memory, prepare
+from clearhead.disk import sha256_of
 from clearhead.errors import ConfigError, DataError, shown
 from clearhead.machine import cache_folder
 from clearhead.tasks.task import Task, Tokenizers
@@ -126,6 +127,7 @@ class Corpus:
             deque(examples or self.first_pass(), maxlen=0)
 
     def first_pass(self) -> Iterator[Any]:
+        """All examples, while those to hold out are chosen, unless there are files to validate on."""
         held_out = HeldOut(self.data)
         yield from self.told(held_out.watched(self.examples), "reading")
         if not self.validation:
@@ -182,7 +184,8 @@ class Corpus:
     @cached_property
     def files(self) -> list[tuple[list[str], str]]:
         """The endings of the training files, which say how to read them, and their SHA-256."""
-        return [(Path(path).suffixes, digest(path)) for path in self.examples.paths]
+        paths = map(Path, self.examples.paths)
+        return [(path.suffixes, sha256_of(path)) for path in paths]
 
     def notes(self) -> list[str]:
         """What reading put right, file by file."""
@@ -205,9 +208,3 @@ def seen_from(folder: Path, files: Iterable[str]) -> list[Path]:
 def stamps(paths: Iterable[str]) -> list[tuple[int, int]]:
     """Sizes and times of files, which tell whether one was written to meanwhile."""
     return [(status.st_size, status.st_mtime_ns) for status in map(os.stat, paths)]
-
-
-def digest(path: str) -> str:
-    """The SHA-256 of a file's bytes as they lie on disk."""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
