@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from clearhead.data.lines import Errors, Lines, Notes, files_in, is_pipe
-from clearhead.data.records import Fields, Format, format_of, layout, records
+from clearhead.data.records import Format, format_of, layout, records
 from clearhead.errors import DataError, shown
 
 E = TypeVar("E")
@@ -137,21 +137,15 @@ class Examples(Generic[E]):
         return {path: note for lines in self.sources for path, note in lines.notes.items()}
 
 
-def pairs(
-    *paths: str | Path, fields: Fields | None = None, errors: Errors = "strict"
-) -> Examples[Pair]:
-    """Pairs from parallel files, two or more by their endings, or from tables with two fields.
-
-    `fields` names source and target in a table: names, or column numbers counted from 1.
-    """
-    sides = parallel_files(paths, fields)
+def pairs(*paths: str | Path, errors: Errors = "strict") -> Examples[Pair]:
+    """Pairs from parallel files, two or more by their endings, or from tables with two fields."""
+    sides = parallel_files(paths)
     if sides is None:
         return from_tables(
             paths,
             lambda cells: Pair(*map(text_in, cells)),
             known=PAIR_NAMES,
             order=(0, 1),
-            fields=fields,
             errors=errors,
         )
     both = [(Lines(source, errors), Lines(target, errors)) for source, target in sides]
@@ -161,65 +155,43 @@ def pairs(
     )
 
 
-def labelled(
-    *paths: str | Path, fields: Fields | None = None, errors: Errors = "strict"
-) -> Examples[LabelledText]:
-    """Texts with labels from tables: TSV is label, tab, text; commas without spaces part labels.
-
-    `fields` names text and label: names, or column numbers counted from 1.
-    """
+def labelled(*paths: str | Path, errors: Errors = "strict") -> Examples[LabelledText]:
+    """Texts with labels from tables: TSV is label, tab, text; commas without spaces part labels."""
 
     def example(cells: Sequence[Any]) -> LabelledText:
         return LabelledText(text_in(cells[0]), labels_in(cells[1]))
 
-    return from_tables(
-        paths, example, known=LABEL_NAMES, order=(1, 0), fields=fields, errors=errors
-    )
+    return from_tables(paths, example, known=LABEL_NAMES, order=(1, 0), errors=errors)
 
 
-def conversations(
-    *paths: str | Path, fields: Fields | None = None, errors: Errors = "strict"
-) -> Examples[Conversation]:
+def conversations(*paths: str | Path, errors: Errors = "strict") -> Examples[Conversation]:
     """Conversations from JSONL with a list of turns, or from pairs, each a question and its answer."""
     files = [file for path in paths for file in files_in(path)]
-    if (
-        files
-        and all(format_of(file) == "jsonl" for file in files)
-        and (fields is None or len(fields) == 1)
-    ):
-        known = TURN_NAMES if fields is None else (tuple(map(str, fields)),)
+    if files and all(format_of(file) == "jsonl" for file in files):
         return from_tables(
             files,
             lambda cells: Conversation(turns_in(cells)),
-            known=(*known, *PAIR_NAMES),
+            known=(*TURN_NAMES, *PAIR_NAMES),
             order=(0,),
-            fields=None,
             errors=errors,
         )
-    found = pairs(*files, fields=fields, errors=errors)
+    found = pairs(*files, errors=errors)
     return found.in_parts(lambda pair: [Conversation(tuple(pair))])
 
 
-def running_text(
-    *paths: str | Path, fields: Fields | None = None, errors: Errors = "strict"
-) -> Examples[str]:
+def running_text(*paths: str | Path, errors: Errors = "strict") -> Examples[str]:
     """The lines of plain files as they stand, empty ones too, or one field of JSONL and CSV."""
     files = [file for path in paths for file in files_in(path)]
-    tabular = {
-        file
-        for file in files
-        if fields or file.removesuffix(".gz").endswith((".jsonl", ".ndjson", ".csv"))
-    }
-    if tabular and tabular == set(files):
+    tables = [f for f in files if f.removesuffix(".gz").endswith((".jsonl", ".ndjson", ".csv"))]
+    if tables and tables == files:
         return from_tables(
             files,
             lambda cells: text_in(cells[0]),
             known=TEXT_NAMES,
             order=(0,),
-            fields=fields,
             errors=errors,
         )
-    if tabular:
+    if tables:
         raise mixed_files(files)
     lines = Lines(files, errors)
     return Examples(
@@ -233,7 +205,6 @@ def from_tables(
     *,
     known: Sequence[tuple[str, ...]],
     order: Sequence[int],
-    fields: Fields | None,
     errors: Errors,
 ) -> Examples[E]:
     """Examples from files of records; each file may have its own format and header."""
@@ -245,7 +216,7 @@ def from_tables(
             row: Row[E] = Row((path,), number, (raw,))
             try:
                 if parse is None:
-                    parse, is_header = layout(form, raw, known, fields, order)
+                    parse, is_header = layout(form, raw, known, order)
                     if is_header:
                         yield row
                         continue
@@ -316,9 +287,7 @@ def turn_text(turn: object) -> str:
     return text_in(turn[name])
 
 
-def parallel_files(
-    paths: Iterable[str | Path], fields: Fields | None = None
-) -> list[tuple[str, str]] | None:
+def parallel_files(paths: Iterable[str | Path]) -> list[tuple[str, str]] | None:
     """Which plain files go together as source and target, or None when they are tables.
 
     Two files go by position; more by their endings (a.en b.en a.de b.de), of which the first file's
@@ -326,7 +295,7 @@ def parallel_files(
     """
     files = [file for path in paths for file in files_in(path)]
     plain = [file for file in files if format_of(file) == "text"]
-    if fields or not plain:
+    if not plain:
         return None
     if len(plain) < len(files):
         raise mixed_files(files)

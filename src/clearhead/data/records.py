@@ -18,7 +18,6 @@ from clearhead.errors import DataError, shown
 
 Format = Literal["text", "tsv", "csv", "jsonl"]
 Parser = Callable[[str], Sequence[Any]]
-Fields = Sequence[str] | Sequence[int]
 
 ENDINGS: dict[str, Format] = {
     ".tsv": "tsv",
@@ -99,43 +98,20 @@ def open_quote(path: str, line: int) -> DataError:
 
 
 def layout(
-    form: Format,
-    first: str,
-    known: Sequence[tuple[str, ...]],
-    fields: Fields | None,
-    order: Sequence[int],
+    form: Format, first: str, known: Sequence[tuple[str, ...]], order: Sequence[int]
 ) -> Layout:
-    """How to read a file whose first record is `first`, by `fields`, or else by `known` names.
+    """How to read a file whose first record is `first`, by field names that are `known`.
 
     Without names in sight a table has one column for each field, in `order`. A CSV whose first record
-    holds known names has a header; a TSV only when fields are named, since its first line may well be
-    an example.
+    holds known names has a header; a TSV has none, since its first line may well be an example.
     """
     if form == "jsonl":
-        return Layout(json_parser(first, known, fields), False)
+        return Layout(json_parser(first, known), False)
     split = SPLITTERS[form]
     cells = split(first)
-    if fields is None:
-        header = match(known, [cell.strip().lower() for cell in cells]) if form == "csv" else None
-        columns, width = (header, len(cells)) if header else (list(order), len(order))
-        return Layout(cell_parser(split, columns, width), header is not None)
-    if all(isinstance(field, int) for field in fields):
-        return Layout(
-            cell_parser(
-                split, [int(field) - 1 for field in fields], max(len(cells), *map(int, fields))
-            ),
-            False,
-        )
-    missing = [field for field in fields if field not in cells]
-    if missing:
-        raise DataError(
-            f"no column is called {shown(missing[0])}; "
-            f"the first line has {shown(', '.join(cells))}.",
-            "Name the columns as they stand there, or give their numbers, counted from 1.",
-        )
-    return Layout(
-        cell_parser(split, [cells.index(str(field)) for field in fields], len(cells)), True
-    )
+    header = match(known, [cell.strip().lower() for cell in cells]) if form == "csv" else None
+    columns, width = (header, len(cells)) if header else (list(order), len(order))
+    return Layout(cell_parser(split, columns, width), header is not None)
 
 
 def match(known: Sequence[tuple[str, ...]], names: Sequence[str]) -> list[int] | None:
@@ -179,10 +155,9 @@ def cell_parser(split: Callable[[str], list[str]], columns: Sequence[int], width
     return parse
 
 
-def json_parser(first: str, known: Sequence[tuple[str, ...]], fields: Fields | None) -> Parser:
+def json_parser(first: str, known: Sequence[tuple[str, ...]]) -> Parser:
     """Takes the fields out of an object; those of the first one decide which are meant."""
-    entry = json_object(first)
-    names = [str(field) for field in fields] if fields else json_names(entry, known)
+    names = json_names(json_object(first), known)
 
     def parse(raw: str) -> list[Any]:
         entry = json_object(raw)
@@ -209,7 +184,7 @@ def json_names(entry: dict[str, Any], known: Sequence[tuple[str, ...]]) -> list[
     examples = " or ".join("/".join(wanted) for wanted in known[:3])
     raise DataError(
         f"which fields are meant? Found {shown(', '.join(entry))}.",
-        f"Name them with `fields`, or call them {examples}.",
+        f"Call them {examples}.",
     )
 
 

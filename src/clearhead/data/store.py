@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, compress, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,47 +64,32 @@ class Column:
             pages.madvise(mmap.MADV_DONTNEED)
 
 
-class Columns(Protocol):
-    """Where the columns of a store are, by name."""
+class Columns:
+    """The columns of a store by name: files of a folder, or arrays in memory where there is none."""
 
-    def append(self, name: str, values: NDArray[Any]) -> None: ...
-    def add_empty(self, name: str, n_places: int) -> None: ...
-    def column(self, name: str, dtype: str = "<i8", *, writable: bool = False) -> Column: ...
-
-
-class InMemory:
-    """Columns as arrays."""
-
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
         self.parts: dict[str, list[NDArray[Any]]] = {}
 
     def append(self, name: str, values: NDArray[Any]) -> None:
-        self.parts.setdefault(name, []).append(values)
+        if self.folder is None:
+            self.parts.setdefault(name, []).append(values)
+        else:
+            with (self.folder / name).open("ab") as file:
+                file.write(values.tobytes())
 
     def add_empty(self, name: str, n_places: int) -> None:
-        self.append(name, np.zeros(n_places, "<i8"))
-
-    def column(self, name: str, _dtype: str = "", *, writable: bool = False) -> Column:  # noqa: ARG002
-        self.parts[name] = [np.concatenate(self.parts[name])]
-        return Column(self.parts[name][0])
-
-
-class InFolder:
-    """Columns as files."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def append(self, name: str, values: NDArray[Any]) -> None:
-        with (self.path / name).open("ab") as file:
-            file.write(values.tobytes())
-
-    def add_empty(self, name: str, n_places: int) -> None:
-        with (self.path / name).open("xb") as file:
-            file.truncate(8 * n_places)
+        if self.folder is None:
+            self.append(name, np.zeros(n_places, "<i8"))
+        else:
+            with (self.folder / name).open("xb") as file:
+                file.truncate(8 * n_places)
 
     def column(self, name: str, dtype: str = "<i8", *, writable: bool = False) -> Column:
-        return Column.mapped(self.path / name, dtype, writable)
+        if self.folder is not None:
+            return Column.mapped(self.folder / name, dtype, writable)
+        self.parts[name] = [np.concatenate(self.parts[name])]
+        return Column(self.parts[name][0])
 
 
 class Store:
@@ -158,7 +143,7 @@ def in_memory(
     examples: Iterable[Any], encoding: Encoding, max_length: int | None = None
 ) -> tuple[Store, list[Any]]:
     """A store of a few examples that leaves nothing on disk, and the examples that are in it."""
-    columns = InMemory()
+    columns = Columns()
     builder = Builder(columns, encoding, max_length)
     kept = [
         example for chunk in chunks(examples) for example in compress(chunk, builder.add(chunk))
@@ -184,7 +169,7 @@ def prepare(
     if not is_whole(path):
         sweep(path.parent, IN_USE)
         with atomic_folder(path, is_whole=is_whole) as folder:
-            builder = Builder(InFolder(folder), encoding, max_length)
+            builder = Builder(Columns(folder), encoding, max_length)
             for chunk in chunks(examples):
                 builder.add(chunk)
             meta = builder.finish() | {"notes": list(notes())}
@@ -193,7 +178,7 @@ def prepare(
         prune(path.parent, cache_size, keep=path)
     with suppress(OSError):  # a cache that others share may be read only
         os.utime(path / META)
-    return Store(json.loads((path / META).read_bytes()), InFolder(path), path.name)
+    return Store(json.loads((path / META).read_bytes()), Columns(path), path.name)
 
 
 def chunks(examples: Iterable[Any]) -> Iterator[list[Any]]:

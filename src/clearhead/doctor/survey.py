@@ -185,7 +185,7 @@ def looks_labelled(form: Format, sample: Sequence[str]) -> bool:
         is_short = sum(len(label) for label, _ in cells) * 2 < sum(len(text) for _, text in cells)
         return is_short and len({label for label, _ in cells}) * 5 < len(cells)
     try:
-        return layout(form, sample[0], LABEL_NAMES, None, (1, 0)).has_header or form == "jsonl"
+        return layout(form, sample[0], LABEL_NAMES, (1, 0)).has_header or form == "jsonl"
     except DataError:
         return False
 

@@ -51,7 +51,7 @@ def required_terms(text: str, glossary: Mapping[str, str], protect: Sequence[str
 
 def read_glossary(path: Path) -> dict[str, str]:
     """A glossary from a TSV file: source term, tab, target term."""
-    return {pair.source: pair.target for pair in pairs(path, fields=(1, 2))}
+    return {pair.source: pair.target for pair in pairs(path)}
 
 
 CHARACTERS_PER_TOKEN = 8
