@@ -1,1 +1,1 @@
-"""Files → batches: reading what people have and cutting it into what a model reads, nothing lost."""
+"""Files → batches: what people have is read and cut into what a model reads."""

@@ -1,8 +1,8 @@
-"""Batches: examples collated to tensors, at any place of an endless, shuffled, deterministic stream.
+"""Batches: examples collated to tensors, at any place of an endless deterministic stream.
 
 A place is one integer. Processes that share the work take turns: of n processes, number r sees the
-places r, n + r, 2n + r and so on, so that together they see what one would see alone, and each takes
-as many steps as the others.
+places r, n + r, 2n + r and so on, so that together they see what one would see alone, and each
+takes as many steps as the others.
 """
 
 from abc import ABC, abstractmethod
@@ -112,7 +112,7 @@ def label_batch(store: Store, examples: Ints) -> LabelBatch:
 
 
 def conversation_batch(store: Store, examples: Ints) -> TextBatch:
-    """Conversations to be continued where the bot speaks; the end is its own if the last word is."""
+    """Conversations to be continued where the bot speaks; it says the end if it speaks last."""
     ids, lengths = store.rows(0, examples)
     target, real = with_end(ids, lengths)
     spoken, _ = padded_rows(store.rows(1, examples)[0], lengths)
@@ -127,7 +127,7 @@ def conversation_batch(store: Store, examples: Ints) -> TextBatch:
 
 
 def padded_rows(ids: Ints, lengths: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-    """Rows of ids, given end to end, as a rectangle with room for one more; and where it is real."""
+    """Rows of ids, given end to end, as a rectangle with room for an end; and where it is real."""
     columns = np.arange(lengths.max() + 1)
     rectangle = np.zeros((len(lengths), len(columns)), np.int64)
     rectangle[columns < lengths[:, None]] = ids
@@ -142,7 +142,7 @@ def with_end(ids: Ints, lengths: Ints) -> tuple[Int[Tensor, "B T"], Bool[Tensor,
 
 
 def shifted(target: Int[Tensor, "B T"], real: Bool[Tensor, "B T"]) -> Int[Tensor, "B T"]:
-    """What the decoder reads at each position: the start token, then all but the last of the row."""
+    """What the decoder reads: the start token, then all but the last of the row."""
     start = torch.full_like(target[:, :1], START)
     return torch.cat([start, target[:, :-1]], dim=1) * real
 
@@ -151,7 +151,7 @@ B = TypeVar("B", bound=Batch, covariant=True)
 
 
 class Batches(ABC, Generic[B]):
-    """An endless stream of batches in which every epoch has equally many and holds everything once."""
+    """An endless stream of batches; every epoch has equally many and holds everything once."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -194,13 +194,13 @@ class ByLength(Batches[B]):
         return self.make(self.store, self.store.by_length[places])
 
     def fixed(self) -> Iterator[B]:
-        """Every example once, shorter ones first; `indices` says how to put results back in order."""
+        """Every example once, shorter ones first; `indices` says how to restore the order."""
         for start, end in zip(self.cuts[:-1], self.cuts[1:], strict=True):
             yield self.make(self.store, self.store.by_length[start:end])
 
 
 class Recut(Batches[PairBatch]):
-    """The same pairs, their words cut into other tokens each time they are seen (subword dropout)."""
+    """The same pairs, their words cut into other tokens each time (subword dropout)."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class Recut(Batches[PairBatch]):
 
 
 class Windows(Batches[TextBatch]):
-    """Running text cut into full windows. The text is a ring, and each epoch cuts it at other places."""
+    """Running text in full windows. The text is a ring, and each epoch cuts it at other places."""
 
     def __init__(self, store: Store, window: int, batch_tokens: int, seed: int) -> None:
         self.text, self.seed = store.ids[0], seed
@@ -265,7 +265,7 @@ class Windows(Batches[TextBatch]):
         )
 
     def fixed(self) -> Iterator[TextBatch]:
-        """The text from its first token to its last, each predicted once; the last window is short."""
+        """The text from first token to last, each predicted once; the last window is short."""
         n_windows = -(-(len(self.text) - 1) // self.window)
         for start in range(0, n_windows, self.rows):
             yield self.windows(np.arange(start, min(start + self.rows, n_windows)), ring=False)

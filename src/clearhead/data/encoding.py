@@ -81,7 +81,7 @@ def text_encoding(tokenizer: TextEncoder) -> Encoding:
 
 
 def conversation_encoding(tokenizer: TextEncoder) -> Encoding:
-    """Two sides: the turns in one row, and 1 for each token that the bot has to say, ends included."""
+    """Two sides: the turns in one row, and 1 for each token that the bot says, ends included."""
 
     def encode(conversations: list[Conversation]) -> tuple[Rows, ...]:
         rows = iter(tokenizer.encode_batch([turn for each in conversations for turn in each.turns]))

@@ -94,7 +94,7 @@ class Row(NamedTuple, Generic[E]):
 
 
 class Examples(Generic[E]):
-    """Examples from files, to be read again and again; a pass that finds none at all is an error."""
+    """Examples from files, to be read again and again; a pass that finds none is an error."""
 
     def __init__(self, sources: Sequence[Lines], rows: Callable[[], Iterator[Row[E]]]) -> None:
         self.sources = sources
@@ -165,7 +165,7 @@ def labelled(*paths: str | Path, errors: Errors = "strict") -> Examples[Labelled
 
 
 def conversations(*paths: str | Path, errors: Errors = "strict") -> Examples[Conversation]:
-    """Conversations from JSONL with a list of turns, or from pairs, each a question and its answer."""
+    """Conversations from JSONL with a list of turns, or from pairs of question and answer."""
     files = [file for path in paths for file in files_in(path)]
     if files and all(format_of(file) == "jsonl" for file in files):
         return from_tables(
@@ -231,7 +231,7 @@ def from_tables(
 
 
 def table_format(path: str) -> Format:
-    """Plain text, where a table is asked for, has too few tabs: read as TSV, its error names the line."""
+    """Plain text in place of a table is read as TSV, whose error names the line."""
     form = format_of(path)
     return "tsv" if form == "text" else form
 
@@ -258,7 +258,7 @@ def labels_in(value: object) -> tuple[str, ...]:
 
 
 def turns_in(cells: Sequence[Any]) -> tuple[str, ...]:
-    """Turns as texts, or as messages with a role; a system message goes in front of the first turn."""
+    """Turns as texts, or as messages with a role; a system message goes before the first."""
     if len(cells) > 1:
         return tuple(map(text_in, cells))
     if not isinstance(cells[0], list):

@@ -77,7 +77,7 @@ class Lines:
         return chain.from_iterable(block.lines for block in self.blocks())
 
     def blocks(self) -> Iterator[LineBlock]:
-        """The same lines in lists, with their place: for those who must say where something stands."""
+        """The same lines in lists, with their place, for who must say where something stands."""
         done = 0
         for path in self.paths:
             for block, position in self._file(path):
@@ -117,7 +117,7 @@ class Lines:
 
 
 def files_in(path: str | Path) -> list[str]:
-    """The file itself, or all files in a folder in the order of their names; hidden ones are not data."""
+    """The file itself, or all files in a folder, by name; hidden ones are not data."""
     if str(path) == STDIN:
         return [STDIN]
     path = Path(path)
@@ -180,7 +180,7 @@ def opened(path: str) -> Iterator[tuple[BufferedIOBase, BufferedReader]]:
 
 
 def whole_lines(file: BufferedIOBase, path: str) -> Iterator[bytes]:
-    """Pieces that end where a line ends, without that last newline; a long line is gathered first."""
+    """Pieces that end where a line ends, without that newline; a long line is gathered first."""
     pending: list[bytes] = []
     for piece in file_pieces(file, path):
         end = piece.rfind(b"\n")

@@ -1,7 +1,7 @@
 """Running text with a part of it hidden, to be found again: what pre-training asks without labels.
 
-What is hidden is a pure function of the seed and the place in the stream, so that a run that goes on
-asks what it would have asked anyway.
+What is hidden is a pure function of the seed and the place in the stream, so that a run that goes
+on asks what it would have asked anyway.
 """
 
 from abc import abstractmethod

@@ -1,9 +1,9 @@
 """Order as a pure function of (seed, epoch, place): deterministic shuffles, and length buckets.
 
-A permutation is computed where it is asked for and never stored, so any process can say which example
-comes at any place of any epoch, and nothing is replayed to go on. It is a Feistel network, made of
-integer arithmetic alone, because numpy does not promise that its generators give the same stream in
-its next version: a run must go on with the same batches whatever numpy is installed by then.
+A permutation is computed where it is asked for and never stored, so any process can say which
+example comes at any place of any epoch, and nothing is replayed to go on. It is a Feistel network,
+made of integer arithmetic alone, because numpy does not promise that its generators give the same
+stream in its next version: a run must go on with the same batches whatever numpy is installed.
 """
 
 from typing import TypeAlias
@@ -33,7 +33,7 @@ def mix(*parts: int | Ints) -> Words:
 
 
 def scrambled(x: Words) -> Words:
-    """SplitMix64's output function: one flipped bit of x flips about half of the bits that come out."""
+    """SplitMix64's output function: one flipped bit of x flips about half of those that come out."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -43,8 +43,8 @@ def scrambled(x: Words) -> Words:
 def shuffled(places: Ints, sizes: int | Ints, keys: Words) -> Ints:
     """Where a shuffle of `sizes` things sends each place; each may be in a shuffle of its own.
 
-    The places form a rectangle of nearly the right size; those that leave the list are sent on until
-    they are back (cycle walking).
+    The places form a rectangle of nearly the right size; those that leave the list are sent on
+    until they are back (cycle walking).
     """
     x, n, keys = (
         a.copy()
@@ -60,7 +60,7 @@ def shuffled(places: Ints, sizes: int | Ints, keys: Words) -> Ints:
 
 
 def feistel(x: Words, height: Words, width: Words, keys: Words) -> Words:
-    """A permutation of the rectangle's places: row and column in turn move by a hash of the other."""
+    """A permutation of a rectangle: row and column in turn move by a hash of the other."""
     row, column = x // width, x % width
     for turn in range(ROUNDS):
         row = (row + scrambled(keys ^ column ^ np.uint64(2 * turn << 56))) % height

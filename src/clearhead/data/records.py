@@ -102,8 +102,8 @@ def layout(
 ) -> Layout:
     """How to read a file whose first record is `first`, by field names that are `known`.
 
-    Without names in sight a table has one column for each field, in `order`. A CSV whose first record
-    holds known names has a header; a TSV has none, since its first line may well be an example.
+    Without names in sight a table has one column for each field, in `order`. A CSV whose first
+    record holds known names has a header; a TSV has none: its first line may well be an example.
     """
     if form == "jsonl":
         return Layout(json_parser(first, known), False)

@@ -1,8 +1,8 @@
-"""Tokenised examples, in memory or in a cache folder on disk, of which memory maps read what is asked.
+"""Tokenised examples, in memory or in a cache folder on disk, which is memory-mapped.
 
-A store on disk is a folder named after all that it depends on, so it is never wrong, only absent: it
-can be deleted at any time. It is written atomically, and one that is not whole is written anew. When
-the cache has outgrown its size, those go that were not used for longest (LRU).
+A store on disk is a folder named after all that it depends on, so it is never wrong, only absent:
+it can be deleted at any time. It is written atomically, and one that is not whole is written anew.
+When the cache has outgrown its size, those go that were not used for longest (LRU).
 """
 
 import json
@@ -58,14 +58,14 @@ class Column:
         return found
 
     def release(self) -> None:
-        """Give a large file's pages back; the system keeps them while it has room, but not as ours."""
+        """Give a large file's pages back to the system, which keeps them while it has room."""
         pages = self.pages
         if pages is not None and len(pages) > STAYS_IN_MEMORY and hasattr(mmap, "MADV_DONTNEED"):
             pages.madvise(mmap.MADV_DONTNEED)
 
 
 class Columns:
-    """The columns of a store by name: files of a folder, or arrays in memory where there is none."""
+    """The columns of a store by name: files of a folder, or arrays in memory if there is none."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
@@ -164,7 +164,7 @@ def prepare(
 
     The folder's name stands for the examples and for all that shapes their ids. Those with an empty
     side, or with more than `max_length` tokens on one, are left out and counted. `notes` are asked
-    for after the pass. A new store may push others out of a cache that is to hold `cache_size` bytes.
+    for after the pass. A new store may push others out of a cache of `cache_size` bytes.
     """
     if not is_whole(path):
         sweep(path.parent, IN_USE)

@@ -25,8 +25,8 @@ def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
     lines = [
         f"# {folder.path.name}",
         "",
-        f"A {config.task} model made with clearhead {__version__}: {model.family}, {layers} layers, "
-        f"width {model.d_model}, {model.n_heads} heads, {model.vocab_size:,} tokens.",
+        f"A {config.task} model made with clearhead {__version__}: {model.family}, {layers} "
+        f"layers, width {model.d_model}, {model.n_heads} heads, {model.vocab_size:,} tokens.",
         "",
         "## Trained on",
         *(f"- {described_file(folder.path / file)}" for file in data.files),
@@ -58,7 +58,7 @@ def worked(step: dict[str, Any] | None) -> Iterable[str]:
 
 
 def reached(validation: dict[str, Any] | None, chosen: Chosen) -> Iterable[str]:
-    """The last validation, and the candidates' scores: minus the loss where nothing else is measured."""
+    """The last validation, and the candidates' scores (or losses, where there is no score)."""
     if validation is None:
         return
     loss, perplexity = validation["loss"], validation["perplexity"]

@@ -1,7 +1,7 @@
 """The examples of a run: a part to learn from, and a part held out to judge by.
 
-The text is read through once to choose what is held out, once to learn tokens from the rest and once
-to encode it; a run that goes on only chooses again, for the rest is in the cache.
+The text is read through once to choose what is held out, once to learn tokens from the rest and
+once to encode it; a run that goes on only chooses again, for the rest is in the cache.
 """
 
 import hashlib
@@ -65,7 +65,7 @@ class HeldOut:
         return int(self.share(n_examples) * 2**64)
 
     def chosen(self) -> tuple[Container[int], list[Any]]:
-        """The numbers of those held out, and themselves; at least one is held out and one is not."""
+        """The numbers of those held out, and they themselves; one at least is, and one is not."""
         n_examples = self.n_examples
         if n_examples < 2:
             raise DataError(
@@ -127,7 +127,7 @@ class Corpus:
             deque(examples or self.first_pass(), maxlen=0)
 
     def first_pass(self) -> Iterator[Any]:
-        """All examples, while those to hold out are chosen, unless there are files to validate on."""
+        """All examples, while those to hold out are chosen if there are no validation files."""
         held_out = HeldOut(self.data)
         yield from self.told(held_out.watched(self.examples), "reading")
         if not self.validation:
