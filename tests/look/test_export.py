@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError
+from clearhead.look import export
 from clearhead.look.labelled import CELL, Heatmap, LabelledTensor
 from clearhead.model import Transformer
 
@@ -36,6 +37,14 @@ def test_what_is_saved_can_be_read_by_whom_the_system_allows(build, tmp_path):
     look_at(build()).save(tmp_path)
     os.umask(before)
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o644}
+
+
+def test_a_page_computes_its_tensors_once(build, monkeypatch):
+    asked = []
+    monkeypatch.setattr(export, "summaries", lambda look: asked.append(look) or {})
+    look = look_at(build())
+    look.html()
+    assert asked == [look]
 
 
 def test_meta_is_whole_for_every_family(look):

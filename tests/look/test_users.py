@@ -15,6 +15,7 @@ from clearhead.config import (
     ModelConfig,
     TokenizerConfig,
 )
+from clearhead.decode import FlatTransformer
 from clearhead.errors import ClearheadError
 from clearhead.folder import RunFolder
 from clearhead.look.film import Probe, film_of, frame
@@ -101,6 +102,14 @@ def test_a_look_shows_what_the_user_gets(runs):
         look = load(runs / kind).look(TEXTS[0], **options)
         assert look.output == said.text
         assert look.log_probs[look.n_given :] == pytest.approx(said.log_probs, abs=1e-4)
+
+
+def test_a_look_decodes_with_the_weights_that_its_user_has_laid_out(translator, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("laid out anew")
+
+    monkeypatch.setattr(FlatTransformer, "__init__", refuse)
+    assert translator.look(TEXTS[0]).output == translator.translate(TEXTS[0]).text
 
 
 def test_any_given_translation_can_be_looked_at(translator):
