@@ -9,7 +9,7 @@ import pytest
 
 from clearhead.demo.show import shipped
 from examples.grammars.phrasebook import everyday_pairs, is_held_out
-from examples.grammars.phrasebook.everyday import everyday, typed
+from examples.grammars.phrasebook.everyday import as_typed, everyday
 from examples.grammars.reviews import BAD, GOOD, THINGS, some_opinions
 from examples.grammars.reviews import is_held_out as is_unseen
 from tests.first_typed import FIRST_TYPED
@@ -60,11 +60,11 @@ def test_verbs_in_the_third_person_are_there_for_many_subjects(training):
 
 def test_only_the_english_is_typed_carelessly_and_an_exclamation_mark_is_in_both():
     pair = ("I am hungry.", "Ich habe Hunger.")
-    kinds = {typed(Random(seed), *pair) for seed in range(200)}
+    kinds = {as_typed(Random(seed), *pair) for seed in range(200)}
     assert {source for source, _ in kinds} >= {"I am hungry.", "I'm hungry", "i am hungry."}
     assert ("I am hungry!", "Ich habe Hunger!") in kinds
     assert {target[:-1] for _, target in kinds} == {"Ich habe Hunger"}
-    assert {typed(Random(seed), *pair, share=0.0) for seed in range(200)} == {pair}
+    assert {as_typed(Random(seed), *pair, share=0.0) for seed in range(200)} == {pair}
 
 
 def test_everyday_sentences_bring_no_held_out_combination_into_training():

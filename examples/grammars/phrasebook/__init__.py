@@ -15,7 +15,7 @@ from random import Random
 from zlib import crc32
 
 from clearhead.data.examples import Pair
-from examples.grammars.phrasebook.everyday import everyday, typed
+from examples.grammars.phrasebook.everyday import as_typed, everyday
 from examples.grammars.phrasebook.sentences import Sentence, sentence
 
 __all__ = [
@@ -64,8 +64,8 @@ def everyday_pairs(n: int, seed: int = 0) -> list[Pair]:
 def mixed(training: Sequence[Pair], phrases: Sequence[Pair], seed: int = 0) -> list[Pair]:
     """Both in one random order, some of the first typed as people type."""
     random = Random(seed)  # noqa: S311
-    as_typed = [Pair(*typed(random, *pair, share=AS_TYPED)) for pair in training]
-    return random.sample([*as_typed, *phrases], len(training) + len(phrases))
+    careless = [Pair(*as_typed(random, *pair, share=AS_TYPED)) for pair in training]
+    return random.sample([*careless, *phrases], len(training) + len(phrases))
 
 
 def held_out_pairs(n: int, training: Sequence[Pair], seed: int = 0) -> list[Pair]:

@@ -47,35 +47,9 @@ SYNONYMS = {"bicycle": "bike", "bicycles": "bikes", "large": "big", "sick": "ill
 PLAINER = {other: word for word, other in SYNONYMS.items()}
 SHORTER = re.compile(rf"\b({'|'.join(CONTRACTIONS)})(?= \w)", re.IGNORECASE)
 OTHER = re.compile(rf"\b({'|'.join(SYNONYMS)})\b")
-CALLED = (
-    "Hallo",
-    "Guten",
-    "Gute",
-    "Danke",
-    "Vielen",
-    "Tschüss",
-    "Auf",
-    "Bis",
-    "Ja",
-    "Nein",
-    "Alles",
-    "Bitte",
-)
+CALLED = re.compile("Hallo|Guten|Gute|Danke|Vielen|Tschüss|Auf|Bis|Ja|Nein|Alles|Bitte")
 """First words of what may be said to somebody by name."""
-LOWERED = (
-    "Mein",
-    "Ich",
-    "Wie",
-    "Wo",
-    "Was",
-    "Das",
-    "Wer",
-    "Können",
-    "Haben",
-    "Sprechen",
-    "Es",
-    "Mir",
-)
+LOWERED = re.compile("(Mein|Ich|Wie|Wo|Was|Das|Wer|Können|Haben|Sprechen|Es|Mir) ")
 """First words that are small after a comma."""
 DOUBLED = ("run", "swim", "sit")
 
@@ -116,7 +90,7 @@ DEEDS = [
 def phrase(draw: Drawing) -> Said:
     """A fixed phrase, its slots filled; at times said to somebody, or after another one."""
     said = filled(draw, *draw.among(SAID))
-    if draw.chance(0.1) and said[1].startswith(CALLED):
+    if draw.chance(0.1) and CALLED.match(said[1]):
         return called(draw, said)
     if draw.chance(0.15):
         return followed(said, filled(draw, *draw.among(SAID)))
@@ -125,12 +99,13 @@ def phrase(draw: Drawing) -> Said:
 
 def called(draw: Drawing, said: Said) -> Said:
     name = draw.among(NAMES.split())
-    return tuple(f"{text[:-1]}, {name}{text[-1]}" for text in said)  # type: ignore[return-value]
+    source, target = (f"{text[:-1]}, {name}{text[-1]}" for text in said)
+    return source, target
 
 
 def followed(first: Said, second: Said) -> Said:
     """Two phrases one after the other; after a greeting, a comma may be enough."""
-    if first[1] in ("Hallo.", "Entschuldigung.") and second[1].split()[0] in LOWERED:
+    if first[1] in ("Hallo.", "Entschuldigung.") and LOWERED.match(second[1]):
         lowered = second[0] if second[0].startswith(("I ", "I'")) else small(second[0])
         return f"{first[0][:-1]}, {lowered}", f"{first[1][:-1]}, {small(second[1])}"
     return f"{first[0]} {second[0]}", f"{first[1]} {second[1]}"
@@ -204,7 +179,7 @@ def joined(*words: str) -> str:
     return " ".join(filter(None, others)) + mark
 
 
-def present(draw: Drawing) -> Said:
+def plain_present(draw: Drawing) -> Said:
     """The grammar's verbs in the simple present, without a time."""
     who = subject(draw)
     verbs = [
@@ -218,7 +193,8 @@ def present(draw: Drawing) -> Said:
     return f"{english(clause)}.", f"{german(clause)}."
 
 
-def description(draw: Drawing) -> Said:
+def state(draw: Drawing) -> Said:
+    """What somebody is, or is not."""
     animals = draw.chance(0.3)
     who = subject(draw, animals)
     word, wort = draw.among(cells(f"{COLOURS}, {LOOKS}" if animals else f"{LOOKS}, {IS}"))
@@ -233,7 +209,7 @@ def description(draw: Drawing) -> Said:
     return f"{who.subject} {is_} {degree}{word}.", f"{who.german[NOM]} {ist} {grad}{wort}."
 
 
-def words(draw: Drawing) -> Said:
+def fragment(draw: Drawing) -> Said:
     """A single word, or a noun and its article."""
     if draw.chance(0.4):
         word, wort = draw.among(cells(WORDS))
@@ -247,7 +223,7 @@ def words(draw: Drawing) -> Said:
 
 
 KINDS: dict[Callable[[Drawing], Said], int] = {
-    phrase: 60, deed: 16, present: 12, description: 8, words: 5,
+    phrase: 60, deed: 16, plain_present: 12, state: 8, fragment: 5,
 }  # fmt: skip
 """What is said, and how often."""
 
@@ -259,13 +235,13 @@ def everyday(seed: int = 0) -> Iterator[Sentence]:
     while True:
         (template,), draw = random.choices(templates, weights), Drawing(random)
         source, target = template(draw)
-        if template is not words:
+        if template is not fragment:
             source, target = (text[0].upper() + text[1:] for text in (source, target))
-            source, target = typed(random, source, target)
+            source, target = as_typed(random, source, target)
         yield Sentence(source, target, frozenset(draw.combinations))
 
 
-def typed(random: Random, source: str, target: str, share: float = 1.0) -> Said:
+def as_typed(random: Random, source: str, target: str, share: float = 1.0) -> Said:
     """As people type: with short forms, all in small letters, without the mark at the end, or with another one.
 
     The German stays whole.
