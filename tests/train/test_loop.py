@@ -16,7 +16,7 @@ from clearhead.train import (
     next_token_loss,
     train,
 )
-from clearhead.train.signals import StopFlag
+from clearhead.train.loop import StopFlag
 from train.tiny import (
     MemoryKeeper,
     SomePairs,

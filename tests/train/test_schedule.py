@@ -8,11 +8,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.config import TrainConfig
-from clearhead.train.schedule import Course, cosine, inverse_sqrt, paper, rate_factor, stable
+from clearhead.train.optimizer import rate_factor
+from clearhead.train.state import Course
 
 SHARES = st.floats(0, 0.99)
 PROGRESS = st.floats(0, 1)
 SCHEDULES = ("stable", "cosine", "inverse-sqrt", "paper")
+
+
+def stable(progress, warmup, decay):
+    config = TrainConfig(schedule="stable", warmup=warmup, decay=decay)
+    return rate_factor(config, 64, step=1, progress=progress)
+
+
+def cosine(progress, warmup):
+    config = TrainConfig(schedule="cosine", warmup=warmup)
+    return rate_factor(config, 64, step=1, progress=progress)
+
+
+def inverse_sqrt(step, warmup):
+    config = TrainConfig(schedule="inverse-sqrt", warmup_steps=warmup)
+    return rate_factor(config, 64, step=step, progress=0.5)
+
+
+def paper(step, warmup, d_model):
+    config = TrainConfig(schedule="paper", warmup_steps=warmup)
+    return rate_factor(config, d_model, step=step, progress=0.5)
 
 
 @given(progress=PROGRESS, warmup=SHARES, decay=st.floats(0.01, 1))

@@ -1,8 +1,10 @@
 """batches → weights: one loop that knows no task. It is given a loss to lower and a judge."""
 
-from clearhead.train.loop import Job, Judge, Samples, train
+from clearhead.train.loop import Job, stop_on_signals, train
 from clearhead.train.loss import (
+    Judge,
     Loss,
+    Samples,
     label_loss,
     masked_token_loss,
     mean_loss,
@@ -21,7 +23,6 @@ from clearhead.train.report import (
     Stopped,
     Validation,
 )
-from clearhead.train.signals import stop_on_signals
 from clearhead.train.state import gathered, mean_weights
 
 __all__ = [

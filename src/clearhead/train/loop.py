@@ -1,21 +1,23 @@
-"""The training loop: a generator of  Who draws, writes or counts them is not its business."""
+"""The training loop: a generator of reports. Who draws, writes or counts them is not its business."""
 
 import math
 import signal
+import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import torch
 
-from clearhead.config import Config, TrainConfig
+from clearhead.config import TrainConfig
 from clearhead.data.batches import Batch, Batches
 from clearhead.data.order import mix
 from clearhead.model import Transformer, build
-from clearhead.train.loss import Loss
-from clearhead.train.nonfinite import not_finite
-from clearhead.train.optimizer import freeze, optimizers
+from clearhead.train.loss import Judge, Loss
+from clearhead.train.optimizer import freeze, optimizers, rate_factor
 from clearhead.train.parallel import Ranks
 from clearhead.train.report import (
     Chosen,
@@ -27,52 +29,50 @@ from clearhead.train.report import (
     Stopped,
     Validation,
 )
-from clearhead.train.schedule import Course, Stopwatch, rate_factor
-from clearhead.train.signals import StopFlag
 from clearhead.train.state import (
+    Course,
     Keeper,
     MovingAverage,
     State,
+    Stopwatch,
     Tensors,
     gathered,
     load_tensors,
     mean_weights,
 )
-from clearhead.train.update import Objective, Outcome, distribute, update
+from clearhead.train.update import Objective, Outcome, distribute, not_finite, update
 
 VALIDATIONS = 12
 """Validations in a run, when nothing else is asked."""
 MOST_PIECES = 64
 """Pieces a batch is cut into at most before a shortage of memory counts as an error."""
-Samples = tuple[tuple[str, str], ...]
-"""A few inputs, each with what the model answers."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judge:
-    """Validation: what training is measured by, on examples that it does not see."""
+@dataclass
+class StopFlag:
+    """The signal that asked for a stop, if any did: the loop ends after the update it is in."""
 
-    loss: Callable[[Transformer], float]
-    """The mean loss over all validation examples."""
-    name: str = "loss"
-    """What the score is called."""
-    score: Callable[[Transformer], float] | None = None
-    """The task's own measure on a sample, higher being better; without one, minus the loss."""
-    full_score: Callable[[Transformer], float] | None = None
-    """The same on all validation examples: what the weights to use are chosen by."""
-    effort: float = 1.0
-    """How many times longer the full score takes than that of the sample."""
-    samples: Callable[[Transformer], Samples] = lambda _: ()
-    calibrated: Callable[[Transformer, Config], Config] | None = None
-    """The settings with what only validation can tell, such as a temperature."""
+    signal: int | None = None
 
-    def rating(self, model: Transformer) -> float:
-        """What weights are chosen by, higher being better: the full score, or minus the loss."""
-        return -self.loss(model) if self.full_score is None else self.full_score(model)
+    def note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """A signal handler: remember the first signal; leave at once on a second Ctrl-C."""
+        if self.signal is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = number
 
-    def worded(self, rating: float) -> str:
-        """A rating as people read it."""
-        return f"loss {-rating:.4f}" if self.full_score is None else f"{self.name} {rating:.2f}"
+
+@contextmanager
+def stop_on_signals() -> Iterator[StopFlag]:
+    """While inside, Ctrl-C and SIGTERM only raise a flag; in a thread no signal arrives."""
+    flag = StopFlag()
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
+    before = {number: signal.signal(number, flag.note) for number in numbers}
+    try:
+        yield flag
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,10 +96,6 @@ class Job:
     @property
     def validate_every(self) -> int:
         return self.config.validate_every or max(1, self.steps // VALIDATIONS)
-
-    @property
-    def save_every(self) -> int:
-        return self.config.save_every or self.validate_every
 
     def batches_at(self, place: int) -> list[Batch]:
         """This process's batches for an update: a pure function of the place all have come to."""
@@ -126,19 +122,16 @@ def train(job: Job) -> Iterator[Report]:
     yield from run.validate_if_due()
     while not run.is_over():
         outcome = yield from run.advance()
-        yield run.step_report(outcome)
         if outcome.stop:
             yield run.save()
-            number = job.stop.signal or signal.SIGTERM
-            yield Stopped(run.step, "a signal asked for it", number)
+            yield Stopped(run.step, "a signal asked for it", job.stop.signal or signal.SIGTERM)
             return
         yield from run.correct_course()
         yield from run.validate_if_due()
-        if run.is_due(job.save_every):
+        if run.is_due(job.config.save_every or job.validate_every):
             yield run.save()
     if run.step < run.state.course.total:
-        waited = run.state.counters.waited
-        yield Stopped(run.step, f"no better score in {waited} validations")
+        yield Stopped(run.step, f"no better score in {run.state.counters.waited} validations")
     yield run.choose_weights()
 
 
@@ -175,22 +168,24 @@ class Run:
 
     def is_over(self) -> bool:
         """Whether the course is run, or nothing was gained for too long (early stopping)."""
-        out_of_patience = 0 < self.job.config.patience <= self.state.counters.waited
-        return self.step >= self.state.course.total or out_of_patience
+        state, patience = self.state, self.job.config.patience
+        return self.step >= state.course.total or 0 < patience <= state.counters.waited
 
     def is_due(self, every: int) -> bool:
         """Whether now is the time for what happens every so many updates, and at the end."""
         return self.step % every == 0 or self.step >= self.state.course.total
 
     def advance(self) -> Generator[Report, None, Outcome]:
-        """One update; in smaller pieces when memory is short, left out when it is not finite."""
+        """One update, reported; in smaller pieces when memory is short, left out when not finite."""
         job, counters = self.job, self.state.counters
         batches = job.batches_at(counters.batches)
         while (outcome := self.try_update(batches)) is None:
             counters.splits *= 2
-            text = f"Out of memory: batches are cut into {counters.splits} pieces from here on."
-            yield Note(counters.step, text)
-        if outcome.finite:
+            yield Note(
+                counters.step,
+                f"Out of memory: batches are cut into {counters.splits} pieces from here on.",
+            )
+        if math.isfinite(outcome.loss) and math.isfinite(outcome.gradient):
             self.apply()
         else:
             counters.skipped += 1
@@ -201,6 +196,16 @@ class Run:
         counters.batches += len(batches) * job.ranks.world
         counters.tokens += outcome.tokens
         counters.seconds = self.watch.note_update()
+        yield StepReport(
+            counters.step,
+            steps=self.state.course.total,
+            epoch=counters.batches / len(job.batches),
+            loss=outcome.loss,
+            learning_rate=self.state.optimizers[-1].param_groups[-1]["lr"],
+            gradient=outcome.gradient,
+            tokens=outcome.tokens,
+            seconds=counters.seconds,
+        )
         return outcome
 
     def try_update(self, batches: list[Batch]) -> Outcome | None:
@@ -217,8 +222,10 @@ class Run:
                 stop=lambda: job.stop.signal is not None,
             )
         except RuntimeError as error:
-            at_limit = job.ranks.world > 1 or counters.splits >= MOST_PIECES
-            if at_limit or not is_out_of_memory(error):
+            is_short = isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(
+                error
+            )
+            if not is_short or job.ranks.world > 1 or counters.splits >= MOST_PIECES:
                 raise
             return None
 
@@ -236,27 +243,14 @@ class Run:
         if self.state.average is not None:
             self.state.average.update(job.model)
 
-    def step_report(self, outcome: Outcome) -> StepReport:
-        return StepReport(
-            self.step,
-            steps=self.state.course.total,
-            epoch=self.state.counters.batches / len(self.job.batches),
-            loss=outcome.loss,
-            learning_rate=self.state.optimizers[-1].param_groups[-1]["lr"],
-            gradient=outcome.gradient,
-            tokens=outcome.tokens,
-            seconds=self.state.counters.seconds,
-        )
-
     def validate_if_due(self) -> Iterator[Validation]:
-        """Validate where it is time; also after a stop that came before it could be done."""
-        if self.is_due(self.job.validate_every) and self.step > self.state.counters.validated:
-            yield self.validate()
-            self.watch.note_validation()
+        """Measure where it is time, and remember whether it was the best so far.
 
-    def validate(self) -> Validation:
-        """Measure, and remember whether it was the best so far."""
+        It may also be time after a stop that came before the validation could be done.
+        """
         judge, counters = self.job.judge, self.state.counters
+        if not self.is_due(self.job.validate_every) or counters.validated >= self.step:
+            return
         counters.validated = counters.step
         model = self.model_to_judge()
         loss = judge.loss(model)
@@ -267,7 +261,7 @@ class Run:
             counters.best, counters.best_step, counters.waited = merit, counters.step, 0
         else:
             counters.waited += 1
-        return Validation(
+        yield Validation(
             counters.step,
             loss=loss,
             perplexity=math.exp(min(loss, 700)),
@@ -277,6 +271,7 @@ class Run:
             samples=judge.samples(model),
             seconds=counters.seconds,
         )
+        self.watch.note_validation()
 
     def model_to_judge(self) -> Transformer:
         """The model in evaluation mode: a gathered copy, where its weights are sharded (FSDP)."""
@@ -344,7 +339,3 @@ class Run:
         several = [kept.tensors("weights") for step in steps if (kept := job.keeper.at(step))]
         if len(several) > 1:
             yield f"average of {len(several)} checkpoints", mean_weights(several)
-
-
-def is_out_of_memory(error: RuntimeError) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

@@ -1,6 +1,7 @@
-"""What training makes small: all that the loop knows about a task."""
+"""What training makes small, and what it is judged by: all that the loop knows about a task."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -8,6 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from clearhead.config import Config
 from clearhead.data.batches import (
     Batches,
     LabelBatch,
@@ -20,11 +22,41 @@ from clearhead.model import Transformer, masks
 from clearhead.model.tap import SILENT, Tap
 from clearhead.text import UNKNOWN
 
+Samples = tuple[tuple[str, str], ...]
+"""A few inputs, each with what the model answers."""
+
 
 class Loss(Protocol):
     """From a model and a batch to the sum of the losses and their number; the model has the tap."""
 
     def __call__(self, model: Transformer, batch: Any, tap: Tap = SILENT) -> tuple[Tensor, int]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """Validation: what training is measured by, on examples that it does not see."""
+
+    loss: Callable[[Transformer], float]
+    """The mean loss over all validation examples."""
+    name: str = "loss"
+    """What the score is called."""
+    score: Callable[[Transformer], float] | None = None
+    """The task's own measure on a sample, higher being better; without one, minus the loss."""
+    full_score: Callable[[Transformer], float] | None = None
+    """The same on all validation examples: what the weights to use are chosen by."""
+    effort: float = 1.0
+    """How many times longer the full score takes than that of the sample."""
+    samples: Callable[[Transformer], Samples] = lambda _: ()
+    calibrated: Callable[[Transformer, Config], Config] | None = None
+    """The settings with what only validation can tell, such as a temperature."""
+
+    def rating(self, model: Transformer) -> float:
+        """What weights are chosen by, higher being better: the full score, or minus the loss."""
+        return -self.loss(model) if self.full_score is None else self.full_score(model)
+
+    def worded(self, rating: float) -> str:
+        """A rating as people read it."""
+        return f"loss {-rating:.4f}" if self.full_score is None else f"{self.name} {rating:.2f}"
 
 
 def next_token_loss(smoothing: float = 0.0, word_dropout: float = 0.0) -> Loss:
@@ -68,10 +100,8 @@ def label_loss(
     def loss(model: Transformer, batch: LabelBatch, tap: Tap = SILENT) -> tuple[Tensor, int]:
         source = with_unknowns(batch.source, word_dropout)
         scores = model(source, real=batch.source_mask, tap=tap)
-        labels, weight = (
-            batch.labels.to(scores.dtype),
-            scores.new_tensor(weights) if weights else None,
-        )
+        labels = batch.labels.to(scores.dtype)
+        weight = scores.new_tensor(weights) if weights else None
         if several:
             losses = F.binary_cross_entropy_with_logits(scores, labels, weight, reduction="sum")
             return losses / labels.size(1), len(labels)
@@ -85,8 +115,7 @@ def label_loss(
 @torch.no_grad()
 def total_loss(model: Transformer, loss: Loss, batches: Iterable[Any]) -> tuple[float, int]:
     """The sum of the losses over all batches, and how many there are."""
-    device = model.device
-    losses = [loss(model, batch.to(device)) for batch in batches]
+    losses = [loss(model, batch.to(model.device)) for batch in batches]
     return sum(float(each) for each, _ in losses), sum(n for _, n in losses)
 
 

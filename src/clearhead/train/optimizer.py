@@ -1,9 +1,10 @@
-"""From gradients to new weights: Adam, AdamW, and Muon for the hidden matrices."""
+"""From gradients to new weights: Adam, AdamW, Muon for the hidden matrices; the learning rate."""
 
 import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,8 +18,6 @@ from clearhead.train.parallel import full, placed_like
 
 LAYER = re.compile(r"\.layers\.(\d+)\.")
 EMBEDDING = re.compile(r"^(source_)?tokens\.|\.(positions|types|norm_embedding)\.")
-PAPER_BETAS = (0.9, 0.98)
-PAPER_EPS = 1e-9
 
 
 def optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
@@ -27,23 +26,28 @@ def optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
     others: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            (matrices if is_hidden_matrix(name, parameter) else others)[name] = parameter
+            # A hidden matrix maps vectors to vectors inside the stacks; tables and heads do not.
+            is_hidden = parameter.ndim == 2 and ".layers." in name
+            (matrices if is_hidden else others)[name] = parameter
     if not others:
         raise ConfigError(
             f"train.freeze = {config.freeze} leaves nothing to learn.", "Freeze fewer layers."
         )
-    rate, decay = config.learning_rate, config.weight_decay
     shares = rate_shares(model, config.layer_decay)
-    if config.optimizer == "adam":
-        every = groups(matrices | others, rate, shares)
-        return [Adam(every, rate, PAPER_BETAS, eps=PAPER_EPS, fused=True)]
-    plain = groups(others, rate, shares)
-    if config.optimizer == "adamw":
-        every = [*groups(matrices, rate, shares, decay), *plain]
-        return [AdamW(every, rate, PAPER_BETAS, eps=PAPER_EPS, fused=True)]
-    hidden = groups(matrices, config.muon_learning_rate, shares, decay)
-    muon = [Muon(hidden, config.muon_learning_rate, decay)] if hidden else []
-    return [*muon, AdamW(plain, rate, PAPER_BETAS, eps=PAPER_EPS, fused=True)]
+    rate, plain = config.learning_rate, groups(others, config.learning_rate, shares)
+    # Adam as the paper has it: its constants, and no weight decay.
+    adam = partial(
+        Adam if config.optimizer == "adam" else AdamW,
+        lr=rate,
+        betas=(0.9, 0.98),
+        eps=1e-9,
+        fused=True,
+    )
+    decay = 0.0 if config.optimizer == "adam" else config.weight_decay
+    if config.optimizer == "muon" and matrices:
+        hidden = groups(matrices, config.muon_learning_rate, shares, decay)
+        return [Muon(hidden, config.muon_learning_rate, decay), adam(plain)]
+    return [adam([*groups(matrices, rate, shares, decay), *plain])]
 
 
 def groups(
@@ -56,11 +60,6 @@ def groups(
     return [
         {"params": each, "lr": rate * share, "weight_decay": decay} for share, each in alike.items()
     ]
-
-
-def is_hidden_matrix(name: str, parameter: Tensor) -> bool:
-    """Whether it maps vectors to vectors inside the stacks; look-up tables and heads do not."""
-    return parameter.ndim == 2 and ".layers." in name
 
 
 def depths(model: nn.Module) -> dict[str, int]:
@@ -82,6 +81,30 @@ def freeze(model: nn.Module, n_layers: int) -> None:
     """Let the lowest layers of each stack, and the token vectors below them, stay as they are."""
     for name, depth in depths(model).items():
         model.get_parameter(name).requires_grad_(not n_layers or depth > n_layers)
+
+
+def rate_factor(config: TrainConfig, d_model: int, step: int, progress: float) -> float:
+    """What the peak learning rate is multiplied with, at a step (from 1) and progress (0 to 1).
+
+    stable: up, level, and straight down to zero at the end (warm-up, stable, decay);
+    cosine: up, then down half a cosine to zero at the end;
+    inverse-sqrt: up, then down with the square root of the step, whatever the end;
+    paper: the same as the paper has it, d_model^-0.5 · min(step^-0.5, step · warmup^-1.5).
+    """
+    rising = progress / config.warmup if config.warmup else 1.0
+    warmup_steps = config.warmup_steps
+    match config.schedule:
+        case "stable":
+            return min(1.0, rising, (1 - progress) / config.decay)
+        case "cosine" if progress < config.warmup:
+            return rising
+        case "cosine":
+            turn = math.pi * (progress - config.warmup) / (1 - config.warmup)
+            return 0.5 * (1 + math.cos(turn))
+        case "inverse-sqrt":
+            return min(step / warmup_steps, math.sqrt(warmup_steps / step))
+        case "paper":
+            return float(d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5))
 
 
 class Muon(Optimizer):
@@ -122,8 +145,7 @@ class Muon(Optimizer):
         for weight in matrices:
             if weight.grad is None:
                 continue
-            state = self.state[weight]
-            mean = state.setdefault("momentum", torch.zeros_like(weight))
+            mean = self.state[weight].setdefault("momentum", torch.zeros_like(weight))
             mean.lerp_(weight.grad, 1 - momentum)
             step = weight.grad.lerp(mean, momentum)
             n_stacked = 3 if weight.size(0) == 3 * weight.size(1) else 1

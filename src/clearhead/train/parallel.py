@@ -70,22 +70,18 @@ def joined_ranks(device: torch.device) -> Iterator[Ranks]:
     dist.destroy_process_group()
 
 
-def is_sharded(tensor: Any) -> bool:
-    """Whether each process holds only a part of the tensor (FSDP)."""
-    return hasattr(tensor, "full_tensor")
-
-
 def full(tensor: Any) -> Tensor:
-    """All of the tensor, on every process."""
-    found: Tensor = tensor.full_tensor() if is_sharded(tensor) else tensor
+    """All of the tensor, on every process; where it is sharded (FSDP), each holds only a part."""
+    found: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return found
 
 
 def placed_like(example: Any, tensor: Tensor) -> Tensor:
     """The tensor on the example's device, and sharded as it is; an optimizer's count never is."""
-    if not is_sharded(example) or tensor.shape != example.shape:
+    if not hasattr(example, "full_tensor") or tensor.shape != example.shape:
         return tensor.to(example.device)
     from torch.distributed.tensor import distribute_tensor
 
-    mesh, placements = example.device_mesh, example.placements
-    return distribute_tensor(tensor.to(example.device), mesh, placements, src_data_rank=None)
+    return distribute_tensor(
+        tensor.to(example.device), example.device_mesh, example.placements, src_data_rank=None
+    )

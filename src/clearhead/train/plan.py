@@ -92,9 +92,10 @@ def planned(
         config, fast, reasons = sized(config, decided, budget.seconds, n_tokens, speed)
         total = fast * budget.seconds * world
     else:
-        total = n_tokens * (budget.epochs or default_epochs(n_tokens))
+        # Without a budget, little data is seen many times and much of it a few times.
+        total = n_tokens * (budget.epochs or min(60.0, max(3.0, 3e7 / n_tokens)))
     if "batch_tokens" not in decided.get("data", {}):
-        fitting = [size for size in BATCH_TOKENS if total / size >= UPDATES]
+        fitting = (size for size in BATCH_TOKENS if total / size >= UPDATES)
         largest = max(fitting, default=BATCH_TOKENS[0])
         config = config.but(data=config.data.but(batch_tokens=largest))
         reasons.append(f"batches of {largest:,} tokens: about {total / largest:,.0f} updates")
@@ -111,11 +112,6 @@ def planned(
     return Plan(config.but(train=config.train.but(max_steps=steps)), steps, seconds, tuple(reasons))
 
 
-def default_epochs(n_tokens: int) -> float:
-    """Passes for an amount of data when no budget is given: many for little, few for much."""
-    return min(60.0, max(3.0, 3e7 / n_tokens))
-
-
 def sized(
     config: Config,
     decided: Given,
@@ -127,8 +123,8 @@ def sized(
     reasons."""
     if config.model.size().keys() & decided.get("model", {}).keys():
         fast = speed(config.model)
-        width = config.model.d_model
-        return config, fast, [f"d_model = {width}: {fast:,.0f} tokens/s on this machine"]
+        about = f"d_model = {config.model.d_model}: {fast:,.0f} tokens/s on this machine"
+        return config, fast, [about]
     best = 0.0
     reasons: list[str] = []
     for name in SIZES:

@@ -4,8 +4,9 @@ The place in the data is a number, the learning rate is a function of the step, 
 its random numbers from a seed made of (seed, step, rank): there is nothing else to keep.
 """
 
+import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -15,7 +16,6 @@ from torch.optim import Optimizer
 from clearhead.errors import FolderError
 from clearhead.train.parallel import full, placed_like
 from clearhead.train.report import Correction
-from clearhead.train.schedule import Course
 
 Tensors = dict[str, Tensor]
 
@@ -39,6 +39,64 @@ class Keeper(Protocol):
     def at(self, step: int) -> StoredCheckpoint | None: ...
     def steps(self) -> list[int]: ...
     def prune(self, keep_last: int, best: int | None) -> object: ...
+
+
+@dataclass(frozen=True)
+class Course:
+    """A number of updates, and where it was corrected; progress is a pure function of the step."""
+
+    steps: int
+    corrections: tuple[Correction, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """Updates there will be, as far as is known."""
+        return self.corrections[-1].steps if self.corrections else self.steps
+
+    def progress(self, step: int) -> float:
+        """From 0 before the first update to 1 after the last, without jumps at corrections."""
+        since, done, total = 0, 0.0, self.steps
+        for correction in self.corrections:
+            if correction.step <= step:
+                since, done, total = correction.step, correction.progress, correction.steps
+        return min(1.0, done + (1 - done) * (step - since) / max(1, total - since))
+
+    def corrected(self, step: int, steps: int) -> "Course":
+        """The course from here on with another number of updates."""
+        correction = Correction(step, self.progress(step), max(steps, step))
+        return replace(self, corrections=(*self.corrections, correction))
+
+    def fitting_steps(self, step: int, seconds_left: float, seconds_per_step: float) -> int:
+        """How many updates fit the time that is left; the present number, if it is near enough."""
+        fits = step + max(1, int(seconds_left / seconds_per_step))
+        near = max(2, 0.02 * (self.total - step))
+        return fits if abs(fits - self.total) > near else self.total
+
+
+class Stopwatch:
+    """How long updates and validations take on this machine, now."""
+
+    def __init__(self, seconds: float) -> None:
+        self.last = time.monotonic()
+        self.begin = self.last - seconds
+        self.spent, self.updates, self.validation = 0.0, 0, 0.0
+
+    def note_update(self) -> float:
+        """An update has ended; the answer is all the time spent on the run so far."""
+        now = time.monotonic()
+        self.spent, self.updates, self.last = self.spent + now - self.last, self.updates + 1, now
+        return now - self.begin
+
+    def note_validation(self) -> None:
+        """A validation has ended; the next update begins."""
+        now = time.monotonic()
+        self.validation, self.last = now - self.last, now
+
+    def take_pace(self) -> float:
+        """Seconds per update since the last time somebody asked."""
+        pace = self.spent / max(1, self.updates)
+        self.spent, self.updates = 0.0, 0
+        return pace
 
 
 @dataclass
@@ -76,10 +134,7 @@ class MovingAverage:
     def update(self, model: nn.Module) -> None:
         self.n_updates += 1
         past = min(self.decay, (1 + self.n_updates) / (10 + self.n_updates))
-        current = model.state_dict()
-        torch._foreach_lerp_(
-            [*self.tensors.values()], [current[name] for name in self.tensors], 1 - past
-        )
+        torch._foreach_lerp_([*self.tensors.values()], [*model.state_dict().values()], 1 - past)
 
 
 def mean_weights(several: Iterable[Tensors]) -> Tensors:
@@ -103,20 +158,16 @@ class State:
 
     def tensors(self) -> dict[str, Tensors]:
         """The tensors of a checkpoint, by file."""
-        files = {
-            "weights": gathered(self.model.state_dict()),
-            "optimizer": gathered(dict(self.optimizer_tensors())),
+        files = {"weights": self.model.state_dict()}
+        files["optimizer"] = {
+            f"{name}/{key}": value
+            for name, parameter in self.model.named_parameters()
+            for optimizer in self.optimizers
+            for key, value in optimizer.state.get(parameter, {}).items()
         }
-        return (
-            files if self.average is None else files | {"average": gathered(self.average.tensors)}
-        )
-
-    def optimizer_tensors(self) -> Iterable[tuple[str, Tensor]]:
-        """Each parameter's optimizer state as `name/key`."""
-        for name, parameter in self.model.named_parameters():
-            for optimizer in self.optimizers:
-                for key, value in optimizer.state.get(parameter, {}).items():
-                    yield f"{name}/{key}", value
+        if self.average is not None:
+            files["average"] = self.average.tensors
+        return {name: gathered(tensors) for name, tensors in files.items()}
 
     def numbers(self) -> dict[str, Any]:
         """All the rest of a checkpoint, as JSON."""

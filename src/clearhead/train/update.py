@@ -1,10 +1,9 @@
-"""One update of the weights: forwards, backwards, over the processes and into the optimizer."""
+"""One update of the weights: forwards, backwards, over the processes; or why it cannot be made."""
 
 import math
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +11,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from clearhead.config import TrainConfig
 from clearhead.data.batches import Batch
+from clearhead.errors import NotFiniteError
 from clearhead.machine import is_bf16
 from clearhead.model import Transformer
 from clearhead.model.block import Block
+from clearhead.model.tap import Trace
 from clearhead.train.loss import Loss
 from clearhead.train.parallel import Ranks
 
@@ -29,10 +30,6 @@ class Outcome:
     stop: bool
     """Whether any process was asked to stop."""
 
-    @property
-    def finite(self) -> bool:
-        return math.isfinite(self.loss) and math.isfinite(self.gradient)
-
 
 class Objective(nn.Module):
     """The model with its loss, as one module; in mixed precision (autocast) where it is asked for."""
@@ -40,12 +37,10 @@ class Objective(nn.Module):
     def __init__(self, model: Transformer, loss: Loss, config: TrainConfig) -> None:
         super().__init__()
         self.model, self.loss = model, loss
-        device = next(model.parameters()).device
-        self.bf16 = is_bf16(config.precision, device)
-        self.device_type = device.type
+        self.bf16 = is_bf16(config.precision, model.device)
 
     def forward(self, batch: Batch) -> tuple[Tensor, int]:
-        with torch.autocast(self.device_type, torch.bfloat16) if self.bf16 else nullcontext():
+        with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.bf16):
             return self.loss(self.model, batch)
 
 
@@ -89,8 +84,9 @@ def update(
     device = next(objective.parameters()).device
     totals = torch.zeros(3, dtype=torch.float64, device=device)
     for index, piece in enumerate(pieces):
-        is_last = index == len(pieces) - 1
-        with nullcontext() if is_last else unsynchronised(objective):
+        # Processes exchange gradients only after the last piece: before it, none do.
+        parallel = objective if isinstance(objective, DistributedDataParallel) else None
+        with parallel.no_sync() if parallel and index < len(pieces) - 1 else nullcontext():
             loss, n_tokens = objective(piece.to(device))
             loss.backward()
         totals[0] += loss.detach()
@@ -107,20 +103,44 @@ def update(
     return Outcome(total / n_tokens, norm, int(n_tokens), stops > 0)
 
 
-def unsynchronised(objective: nn.Module) -> AbstractContextManager[Any]:
-    """Processes exchange gradients only after the last piece: before it, none do."""
-    if isinstance(objective, DistributedDataParallel):
-        return objective.no_sync()
-    return nullcontext()
-
-
 def microbatches(batch: Batch, n_pieces: int) -> list[Batch]:
-    """The batch in pieces by rows."""
-    if n_pieces == 1:
-        return [batch]
+    """The batch in pieces by rows, none of them empty."""
     columns = {f.name: getattr(batch, f.name).tensor_split(n_pieces) for f in fields(batch)}
     pieces = [
         replace(batch, **{name: parts[i] for name, parts in columns.items()})
         for i in range(n_pieces)
     ]
     return [piece for piece in pieces if len(piece.indices)]
+
+
+def not_finite(
+    model: Transformer, loss: Loss, batches: Sequence[Batch], step: int
+) -> NotFiniteError:
+    """The error to raise: the update, its examples, and the first place that is not finite."""
+    examples = [int(index) for batch in batches for index in batch.indices]
+    return NotFiniteError(
+        f"Update {step} is not finite: {first_not_finite(model, loss, batches)}. "
+        "The weights are as they were before it.\n"
+        f"Its examples: {', '.join(map(str, examples[:8]))}{' …' if len(examples) > 8 else ''}.",
+        "Try a lower train.learning_rate, or let some updates be left out with "
+        "train.skip_nonfinite.",
+    )
+
+
+@torch.no_grad()
+def first_not_finite(model: Transformer, loss: Loss, batches: Sequence[Batch]) -> str:
+    """A weight, a tensor on its way or a weight's gradient, in the order in which they are made."""
+    for name, parameter in model.named_parameters():
+        if not parameter.isfinite().all():
+            return f"the weight {name} itself"
+    for batch in batches:
+        trace = Trace()
+        loss(model, batch.to(model.device), trace)
+        for path, tensor in trace.seen.items():
+            # What a mask hides is -inf on purpose.
+            if not path.endswith(".masked") and not tensor.isfinite().all():
+                return f"first in the tensor {path}"
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None and not parameter.grad.isfinite().all():
+            return f"first in the gradient of {name}"
+    return "in the loss alone"
