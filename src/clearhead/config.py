@@ -31,7 +31,6 @@ Positive = Annotated[float, Field(gt=0, le=1e9)]
 NUMBER = r"\d+(?:\.\d+)?"
 TIME = r"(?:s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)"
 BUDGET = rf"^(?:{NUMBER}\s*(?:steps?|epochs?)|{NUMBER}\s*{TIME}(?:\s*{NUMBER}\s*{TIME})*)?\s*$"
-BUDGETS = ["45m", "1h 30m", "8000 steps", "20 epochs"]
 RETIRED = (("data", "weights"), ("tokenizer", "languages"))
 """Settings that never had an effect and are gone; older files still hold them, empty."""
 
@@ -149,7 +148,7 @@ class ModelConfig(Settings):
         return self.family != "encoder"
 
     @model_validator(mode="after")
-    def heads_divide_width(self) -> Self:
+    def check_shape(self) -> Self:
         if self.d_model % self.n_heads:
             fits = [n for n in range(1, self.d_model + 1) if self.d_model % n == 0]
             near = sorted(sorted(fits, key=lambda n: abs(n - self.n_heads))[:3])
@@ -159,30 +158,18 @@ class ModelConfig(Settings):
                 f"Use {' or '.join(map(str, near))} heads, or a d_model that is a multiple of "
                 f"{self.n_heads}.",
             )
-        return self
-
-    @model_validator(mode="after")
-    def sinusoids_come_in_pairs(self) -> Self:
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ConfigError(
                 f"model.d_model = {self.d_model} is odd, and sinusoidal positions are pairs of a "
                 "sine and a cosine.",
                 f'Use model.d_model = {self.d_model + 1}, or model.positions = "learned".',
             )
-        return self
-
-    @model_validator(mode="after")
-    def one_matrix_has_one_size(self) -> Self:
         if self.tie == "all" and self.source_vocab_size not in (None, self.vocab_size):
             raise ConfigError(
                 f"model.source_vocab_size = {self.source_vocab_size} and model.vocab_size = "
                 f'{self.vocab_size} cannot share one matrix (model.tie = "all").',
                 'Use model.tie = "output".',
             )
-        return self
-
-    @model_validator(mode="after")
-    def classifiers_read(self) -> Self:
         if self.n_classes and self.family != "encoder":
             raise ConfigError(
                 f'model.n_classes = {self.n_classes} needs model.family = "encoder", '
@@ -355,7 +342,9 @@ class TrainConfig(Settings):
 
     seed: Count = 0
     """Where all randomness begins: the same seed and data give the same run."""
-    budget: Free[Annotated[str, Field(pattern=BUDGET, examples=BUDGETS)]] = ""
+    budget: Free[
+        Annotated[str, Field(pattern=BUDGET, examples=["45m", "1h 30m", "8000 steps", "20 epochs"])]
+    ] = ""
     """How long to train: "45m", "1h 30m", "8000 steps", "20 epochs"; absent: enough for the amount
     of data."""
     max_steps: Annotated[Length | None, chosen_by("the data and the budget")] = None
@@ -460,14 +449,13 @@ class Config(Settings):
     @classmethod
     def retired_settings_say_nothing(cls, values: dict[str, Any]) -> dict[str, Any]:
         for section, retired in RETIRED:
-            given = values.get(section)
-            if isinstance(given, dict) and (value := given.get(retired)):
-                raise ConfigError(
-                    f"{section}.{retired} = {shown(value)} never had an effect and is gone.",
-                    "Leave it out.",
-                )
-            if isinstance(given, dict):
-                rest = {name: value for name, value in given.items() if name != retired}
+            if isinstance(given := values.get(section), dict) and retired in given:
+                rest = dict(given)
+                if value := rest.pop(retired):
+                    raise ConfigError(
+                        f"{section}.{retired} = {shown(value)} never had an effect and is gone.",
+                        "Leave it out.",
+                    )
                 values = {**values, section: rest}
         return values
 
@@ -482,8 +470,8 @@ SECTIONS: dict[str, type[Settings]] = {
 def mark(section: str, name: str) -> Mark | None:
     """What a setting is to a run; the mark of a section is that of all its settings."""
     fields = (SECTIONS[section].model_fields[name], Config.model_fields[section])
-    marks = [each for field in fields for each in field.metadata if isinstance(each, Mark)]
-    return marks[0] if marks else None
+    marks = (each for field in fields for each in field.metadata if isinstance(each, Mark))
+    return next(marks, None)
 
 
 def read_given(path: Path) -> Given:
@@ -523,7 +511,11 @@ def assigned(assignments: Iterable[str]) -> Given:
                 f"--set {shown(assignment)} is not of the form section.name=value.",
                 "For example: --set train.seed=7",
             )
-        given = layered(given, {section: {name: toml_value(text.strip())}})
+        try:
+            value = tomllib.loads(f"value = {text.strip()}")["value"]
+        except (ValueError, RecursionError):
+            value = text.strip()  # words without quotes are strings, as on a command line
+        given = layered(given, {section: {name: value}})
     return given
 
 
@@ -553,26 +545,14 @@ def with_settings(config: Config, assignments: Iterable[str]) -> Config:
     return Config(**layered(config.model_dump(), assigned(assignments)))
 
 
-def toml_value(text: str) -> Any:
-    """What the text means in TOML; words without quotes are strings, as on a command line."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
-        return text
-
-
 def to_toml(config: Config) -> str:
     """Every setting, resolved, as TOML that reads back to equal settings."""
     values = config.model_dump(exclude_none=True)
-    top = [
-        f"{key} = {toml_literal(value)}"
-        for key, value in values.items()
-        if not isinstance(value, dict)
-    ]
+    lines = [f"{key} = {toml_literal(values[key])}" for key in values if key not in SECTIONS]
     for section in SECTIONS:
-        top += ["", f"[{section}]"]
-        top += [f"{key} = {toml_literal(value)}" for key, value in values[section].items()]
-    return "\n".join(top) + "\n"
+        lines += ["", f"[{section}]"]
+        lines += [f"{key} = {toml_literal(value)}" for key, value in values[section].items()]
+    return "\n".join(lines) + "\n"
 
 
 def toml_literal(value: str | bool | int | float | tuple[Any, ...]) -> str:

@@ -77,16 +77,15 @@ def per_label(
     hits = Counter(
         label for p, r in zip(predicted, right, strict=True) for label in set(p) & set(r)
     )
-    scores = {}
-    for label in sorted(there | said, key=str):
-        hit, n_said, n_there = hits[label], said[label], there[label]
-        scores[label] = ClassScore(
-            precision=percent(hit, n_said),
-            recall=percent(hit, n_there),
-            f1=percent(2 * hit, n_said + n_there),
-            count=n_there,
+    return {
+        label: ClassScore(
+            precision=percent(hits[label], said[label]),
+            recall=percent(hits[label], there[label]),
+            f1=percent(2 * hits[label], said[label] + there[label]),
+            count=there[label],
         )
-    return scores
+        for label in sorted(there | said, key=str)
+    }
 
 
 def confusion(
