@@ -1,12 +1,16 @@
-"""`clearhead chat`: a conversation in the terminal; piped, one line in is one line out."""
+"""`clearhead chat` and `write`: text that is shown as it is being written."""
 
+import json
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import asdict
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from clearhead.cli import options
-from clearhead.cli.lines import one_line
 from clearhead.errors import TextError
 
 if TYPE_CHECKING:
@@ -37,6 +41,7 @@ def chat(
     - `clearhead chat runs/chat --temperature 0.9 --seed 3`
     - `clearhead chat runs/chat < questions.txt > answers.txt`
     """
+    from clearhead.data.lines import Lines
     from clearhead.tasks import Chatbot
 
     bot = Chatbot.load(run)
@@ -51,21 +56,13 @@ def chat(
         seed=seed,
     )
     if sys.stdin.isatty():
-        Terminal(bot, decode).talk()
-    else:
-        answer_lines(bot, decode)
-
-
-def answer_lines(bot: "Chatbot", decode: "DecodeConfig") -> None:
-    """Answer the lines of stdin; a blank line is answered with a blank line and begins anew."""
-    from clearhead.data.lines import Lines
-
-    for line in Lines("-"):
+        return Terminal(bot, decode).talk()
+    for line in Lines("-"):  # a blank line is answered with a blank line and begins anew
         if not line.strip():
             bot.reset()
         reply = bot.reply(line, decode).text if line.strip() else ""
-        sys.stdout.write(f"{one_line(reply)}\n")
-        sys.stdout.flush()
+        print(reply.replace("\n", " "), flush=True)
+    return None
 
 
 class Terminal:
@@ -74,12 +71,7 @@ class Terminal:
     def __init__(self, bot: "Chatbot", decode: "DecodeConfig") -> None:
         self.bot, self.decode = bot, decode
         self.told: set[str] = set()
-        self.commands = {
-            "/reset": self.reset,
-            "/retry": self.retry,
-            "/look": self.look,
-            "/help": self.help,
-        }
+        self.commands = {"/reset": self.reset, "/retry": self.retry, "/look": self.look}
 
     def talk(self) -> None:
         with suppress(ImportError):
@@ -89,7 +81,8 @@ class Terminal:
             if command := self.commands.get(line.strip()):
                 command()
             elif line.strip().startswith("/"):
-                self.note(f"There is no {line.strip()}.\n{HELP}")
+                unknown = "" if line.strip() == "/help" else f"There is no {line.strip()}.\n"
+                self.note(unknown + HELP)
             elif line.strip():
                 self.say(line)
 
@@ -111,7 +104,7 @@ class Terminal:
         reply = Kept(self.bot.stream(text, self.decode))
         sys.stdout.write("bot  ")
         try:
-            self.show(reply)
+            show(reply)
         except KeyboardInterrupt:
             reply.generator.close()
             sys.stdout.write(" …\n")
@@ -122,11 +115,6 @@ class Terminal:
             if kind not in self.told:
                 self.told.add(kind)
                 self.note(note)
-
-    def show(self, pieces: Iterable[str]) -> None:
-        for piece in pieces:
-            sys.stdout.write(piece)
-            sys.stdout.flush()
 
     def reset(self) -> None:
         self.bot.reset()
@@ -140,14 +128,77 @@ class Terminal:
             self.note(error.whole)
 
     def look(self) -> None:
-        if not self.bot.turns:
+        if self.bot.turns:
+            *before, text, reply = self.bot.turns
+            print(self.bot.look(text, target=reply, before=before))
+        else:
             self.note("There is no reply to look into yet.")
-            return
-        *before, text, reply = self.bot.turns
-        sys.stdout.write(f"{self.bot.look(text, target=reply, before=before)}\n")
-
-    def help(self) -> None:
-        self.note(HELP)
 
     def note(self, text: str) -> None:
         sys.stderr.write(f"{text}\n")
+
+
+def write(
+    run: Annotated[str, options.run_of("a writer")],
+    prompt: Annotated[
+        str | None, typer.Argument(metavar="PROMPT", help="How the text begins; else all of stdin.")
+    ] = None,
+    length: Annotated[int | None, typer.Option(help="Tokens to write.")] = None,
+    number: Annotated[int, typer.Option("--number", "-n", help="Continuations to write.")] = 1,
+    temperature: options.Temperature = None,
+    top_k: options.TopK = None,
+    top_p: options.TopP = None,
+    min_p: options.MinP = None,
+    repetition_penalty: options.Penalty = None,
+    seed: options.Seed = None,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXTS", help="Stop before any of these; \\n: the end of a line."),
+    ] = None,
+    as_json: options.Json = False,
+    settings: options.DecodeSettings = None,
+) -> None:
+    """Go on with a text.
+
+    - `clearhead write runs/bard "As aliens entered our planet"`
+    - `clearhead write runs/bard "Once" -n 3 --temperature 0.7 --seed 5`
+    - `clearhead write runs/bard --stop "\\n" < opening.txt`
+    """
+    from clearhead.tasks import Writer
+    from clearhead.tasks.user import Kept
+
+    writer = Writer.load(run)
+    decode = options.decode_config(
+        writer.config,
+        settings,
+        max_length=length,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        seed=seed,
+    )
+    stops = [text.replace("\\n", "\n") for text in stop or []]
+    if prompt is None:
+        prompt = "" if sys.stdin.isatty() else sys.stdin.read().removesuffix("\n")
+    if number == 1 and not as_json:
+        pieces = Kept(writer.stream(prompt, decode, stop=stops))
+        show(chain([prompt.rstrip(" ")], pieces, ["\n"]))
+        found = pieces.value
+    else:
+        found = writer.write(prompt, decode, stop=stops, n_best=number)
+        for one in (found, *found.alternatives):
+            values = asdict(one) | {"log_prob": one.log_prob}
+            each = one.log_prob / max(1, len(one.log_probs))
+            title = f"[seed {one.seed}: log-probability {one.log_prob:.1f}, {each:.2f} per token]"
+            whole = f"{title}\n{one}\n"
+            typer.echo(json.dumps(values, ensure_ascii=False) if as_json else whole)
+    for note in found.notes:
+        sys.stderr.write(f"{note}\n")
+
+
+def show(pieces: Iterable[str]) -> None:
+    for piece in pieces:
+        sys.stdout.write(piece)
+        sys.stdout.flush()

@@ -17,7 +17,16 @@ from clearhead.config import Given
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit
 from clearhead.tasks.inherit import Inherited
-from clearhead.train import Chosen, Correction, Note, Report, StepReport, Stopped, Validation
+from clearhead.train import (
+    Chosen,
+    Correction,
+    Note,
+    Report,
+    Samples,
+    StepReport,
+    Stopped,
+    Validation,
+)
 from clearhead.train.plan import Plan
 
 LEVELS = " ▁▂▃▄▅▆▇█"
@@ -137,26 +146,24 @@ class LiveDisplay(Display):
         if self.step is None:
             return Text(self.doing)
         parts: list[RenderableType] = [
-            self.bar(),
-            self.numbers(),
+            self.bar(self.step),
+            self.numbers(self.step),
             Padding(self.curve(), (1, 2, 0, 2)),
         ]
         if self.validation is not None and self.validation.samples:
-            parts.append(self.samples())
+            parts.append(drawn_samples(self.validation.samples))
         return Group(*parts)
 
-    def bar(self) -> RenderableType:
-        assert self.step is not None
+    def bar(self, report: StepReport) -> RenderableType:
         row = Table.grid(padding=(0, 2))
         row.add_row(
-            f"update {self.step.step:,} of {self.step.steps:,}",
-            ProgressBar(self.step.steps, self.step.step, width=30),
-            f"{time_left(self.step)} left",
+            f"update {report.step:,} of {report.steps:,}",
+            ProgressBar(report.steps, report.step, width=30),
+            f"{time_left(report)} left",
         )
         return row
 
-    def numbers(self) -> RenderableType:
-        assert self.step is not None
+    def numbers(self, report: StepReport) -> RenderableType:
         row = Table.grid(padding=(0, 2))
         score = best = ""
         if self.validation is not None:
@@ -165,30 +172,29 @@ class LiveDisplay(Display):
             if shown.score is not None and self.best is not None and self.best.score is not None:
                 best = f"{shown.score_name} {shown.score:.1f}, best {self.best.score:.1f}"
         row.add_row(
-            f"pass {self.step.epoch:.1f}",
+            f"pass {report.epoch:.1f}",
             f"loss {mean(self.losses[-20:]):.3f}",
             f"{self.speed:,.0f} tokens/s",
-            f"learning rate {self.step.learning_rate:.2g}",
+            f"learning rate {report.learning_rate:.2g}",
         )
         return Group(row, Text("  ".join(filter(None, [score, best])), style="bold"))
 
     def curve(self) -> RenderableType:
         values = self.losses[3:] or self.losses
-        rows = [Text(line, style="cyan") for line in plot(values, WIDTH, HEIGHT)]
         labels = {0: f"{max(values):.2f}", HEIGHT - 1: f"{min(values):.2f}"}
         table = Table.grid(padding=(0, 1))
-        for number, row in enumerate(rows):
-            label = labels.get(number, "")
-            table.add_row(Text(label, style="dim"), row)
+        for number, line in enumerate(plot(values, WIDTH, HEIGHT)):
+            label = Text(labels.get(number, ""), style="dim")
+            table.add_row(label, Text(line, style="cyan"))
         return table
 
-    def samples(self) -> RenderableType:
-        assert self.validation is not None
-        table = Table.grid(padding=(0, 1))
-        for source, answer in self.validation.samples:
-            table.add_row(Text("  "), Text(source, style="dim", overflow="ellipsis", no_wrap=True))
-            table.add_row(Text("→ "), Text(answer, overflow="ellipsis", no_wrap=True))
-        return Padding(table, (1, 0, 0, 0))
+
+def drawn_samples(samples: Samples) -> RenderableType:
+    table = Table.grid(padding=(0, 1))
+    for source, answer in samples:
+        table.add_row(Text("  "), Text(source, style="dim", overflow="ellipsis", no_wrap=True))
+        table.add_row(Text("→ "), Text(answer, overflow="ellipsis", no_wrap=True))
+    return Padding(table, (1, 0, 0, 0))
 
 
 @contextmanager

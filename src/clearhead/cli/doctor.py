@@ -9,11 +9,12 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from clearhead.doctor import Diagnosis, Finding, Fixed, Kind
+    from clearhead.doctor import Diagnosis, Finding, Fixed
 
 BARS = " ▁▂▃▄▅▆▇█"
 MARKS = {"error": ("✗", "bold red"), "warning": ("!", "bold magenta"), "note": ("·", "bold")}
 """Colours that can be read on light and on dark; the sign alone tells as much."""
+WIDEST = 12
 COUNTED = {"pairs": "pairs", "labelled": "labelled texts", "text": "lines"}
 
 
@@ -44,35 +45,27 @@ def doctor(
     - `clearhead doctor train.en train.de --test test.en test.de --fix cleaned`
     - `clearhead doctor labels.tsv --json`
     """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from clearhead.doctor import examine
     from clearhead.doctor import fix as write_fixed
 
-    diagnosis = examined(files, test or [], kind)
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("Reading", total=None)
+        diagnosis = examine(
+            files,
+            test or [],
+            kind=kind,
+            progress=lambda _, done, size: bar.update(task, completed=done, total=size or None),
+        )
     fixed = write_fixed(diagnosis, fix) if fix else None
     if as_json:
         values = diagnosis.as_dict() | ({"fixed": vars(fixed)} if fixed else {})
         typer.echo(json.dumps(values, ensure_ascii=False, indent=2))
     else:
-        from rich.console import Console
-
         print_diagnosis(diagnosis, fixed, Console(highlight=False, markup=False))
-
-
-def examined(files: list[str], test: list[str], kind: "Kind | None") -> "Diagnosis":
-    """The diagnosis, with a bar on stderr while it is made."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from clearhead.doctor import examine
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("Reading", total=None)
-        return examine(
-            files,
-            test,
-            kind=kind,
-            progress=lambda _, done, size: bar.update(task, completed=done, total=size or None),
-        )
 
 
 def print_diagnosis(diagnosis: "Diagnosis", fixed: "Fixed | None", console: "Console") -> None:
@@ -83,10 +76,8 @@ def print_diagnosis(diagnosis: "Diagnosis", fixed: "Fixed | None", console: "Con
         Text.assemble((names, "bold"), f"   {diagnosis.examples:,} {COUNTED[diagnosis.kind]}\n")
     )
     console.print(figures(diagnosis), Text())
-    for line in remarks(diagnosis):
-        console.print(Text(line))
-    for finding in diagnosis.findings:
-        console.print(finding_block(finding))
+    for part in (*map(Text, remarks(diagnosis)), *map(finding_block, diagnosis.findings)):
+        console.print(part)
     console.print(Text(verdict(diagnosis, fixed)))
 
 
@@ -95,24 +86,18 @@ def figures(diagnosis: "Diagnosis") -> "RenderableType":
     from rich.table import Table
 
     grid = Table(box=None, padding=(0, 2, 0, 0), header_style="")
-    grid.add_column("", no_wrap=True)
-    grid.add_column("line lengths", no_wrap=True)
-    for name in ("median", "longest", "words", "distinct"):
-        grid.add_column(name, justify="right", no_wrap=True)
-    grid.add_column("script", no_wrap=True)
+    for name in ("", "line lengths", "median", "longest", "words", "distinct", "script"):
+        is_number = name in ("median", "longest", "words", "distinct")
+        grid.add_column(name, justify="right" if is_number else "left", no_wrap=True)
     for part in diagnosis.sides:
         numbers = (part.median_length, part.longest, part.words, part.distinct_words)
         grid.add_row(
-            shortened(part.name),
+            part.name if len(part.name) <= WIDEST else f"{part.name[: WIDEST - 1]}…",
             sparkline(part.histogram),
             *(f"{n:,}" for n in numbers),
             part.script,
         )
     return grid
-
-
-def shortened(name: str, width: int = 12) -> str:
-    return name if len(name) <= width else name[: width - 1] + "…"
 
 
 def sparkline(counts: tuple[int, ...]) -> str:

@@ -83,17 +83,20 @@ def look(
 
     from rich.console import Console
 
+    from clearhead.folder import RunFolder
+    from clearhead.look.film import film_of
     from clearhead.tasks import load
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
     user = load(run)
     if ablate:
         return print_ablation(console, user, ablate)
-    if film and text is None and output is None:
-        return play_film(console, run, user, head)
+    frames = film_of(RunFolder.open(run).film.lines()) if film else None
+    if frames and text is None and output is None:
+        return play_film(console, frames, user, head)
     found = looked(user, text, target, edit, settings or [])
-    if film:
-        found = replace(found, film=film_in(run))
+    if frames:
+        found = replace(found, film=frames)
     if output:
         output.write_text(found.html(), encoding="utf-8")
     if save:
@@ -156,9 +159,8 @@ def write_guide(found: "Look", path: Path) -> None:
 
 def overview(found: "Look") -> "LabelledTensor":
     """Where it looked: word by word for a translation, else the last attention."""
-    if found.family != "encoder-decoder":
-        return found.attention(found.attentions[-1])
-    return found.alignment().matrix
+    aligns = found.family == "encoder-decoder"
+    return found.alignment().matrix if aligns else found.attention(found.attentions[-1])
 
 
 def best_head(found: "Look") -> str:
@@ -193,19 +195,11 @@ def draw_matrix(console: "Console", matrix: "LabelledTensor") -> None:
         console.print(line.append(f"  {other}" if lower else ""))
 
 
-def film_in(run: str) -> "Film":
-    from clearhead.folder import RunFolder
-    from clearhead.look.film import film_of
-
-    return film_of(RunFolder.open(run).film.lines())
-
-
-def play_film(console: "Console", run: str, user: Any, head: str | None) -> None:
+def play_film(console: "Console", film: "Film", user: Any, head: str | None) -> None:
     """Print a head's attention on one sentence, frame after frame."""
     from clearhead.look import LabelledTensor
     from clearhead.look.paths import axes_of, without_head
 
-    film = film_in(run)
     path, own = without_head(head or list(film.patterns)[-1])
     number = own or 0
     if path not in film.patterns or number >= film.patterns[path].shape[1]:

@@ -11,17 +11,13 @@ from typing import Annotated
 import typer
 
 from clearhead import __version__
-from clearhead.cli.chat import chat
-from clearhead.cli.classify import classify
-from clearhead.cli.demo import demo
+from clearhead.cli.chat import chat, write
 from clearhead.cli.doctor import doctor
 from clearhead.cli.evaluate import average, evaluate, info, verify
-from clearhead.cli.fill import fill
 from clearhead.cli.look import look
 from clearhead.cli.options import SeveralValues
-from clearhead.cli.train import pretrain, train
-from clearhead.cli.translate import translate
-from clearhead.cli.write import write
+from clearhead.cli.train import demo, pretrain, train
+from clearhead.cli.translate import classify, fill, translate
 from clearhead.errors import ClearheadError
 
 app = typer.Typer(

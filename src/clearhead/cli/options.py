@@ -5,16 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
-from typer.models import ArgumentInfo
 
 if TYPE_CHECKING:
     from clearhead.config import Config, DecodeConfig
 
 
-def run_of(what: str) -> ArgumentInfo:
+def run_of(what: str) -> Any:
     """The run folder that a verb uses."""
-    found: ArgumentInfo = typer.Argument(metavar="RUN", help=f"The run folder of {what}.")
-    return found
+    return typer.Argument(metavar="RUN", help=f"The run folder of {what}.")
 
 
 AnyRun = Annotated[str, typer.Argument(metavar="RUN", help="A run folder.")]

@@ -1,13 +1,15 @@
-"""`clearhead train` and `pretrain`: from files to a run folder, watched."""
+"""`clearhead train`, `pretrain` and `demo`: from files to a run folder, watched."""
 
 import os
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from clearhead.cli import options
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, FolderError
 
 if TYPE_CHECKING:
     from clearhead.config import Given
@@ -47,11 +49,15 @@ def train(
     - `clearhead train reviews.tsv --task classification --from runs/books --into runs/mood`
     """
     from clearhead.cli.display import train_and_watch
+    from clearhead.config import Config
+    from clearhead.folder import RunFolder
 
     given, folder = asked(
         files, into, validation=validation, budget=budget, size=size, start=start, sets=settings
     )
-    train_and_watch(task or task_of(given, folder), given, folder, tensorboard)
+    run = RunFolder(folder)
+    known = run.config() if run.exists() else Config(task=given.get("task", "translation"))
+    train_and_watch(task or known.task, given, folder, tensorboard)
 
 
 def pretrain(
@@ -91,15 +97,6 @@ def pretrain(
     if not RunFolder(folder).exists():
         given = layered(given, {"model": {"family": OBJECTIVES[objective]}})
     train_and_watch("pretraining", given, folder)
-
-
-def task_of(given: "Given", folder: Path) -> str:
-    """What a run is for, if there is one, and else what the settings say."""
-    from clearhead.config import Config
-    from clearhead.folder import RunFolder
-
-    run = RunFolder(folder)
-    return run.config().task if run.exists() else Config(task=given.get("task", "translation")).task
 
 
 def asked(
@@ -143,3 +140,49 @@ def asked(
         **({"size": size} if size else {}),
     }
     return layered(given, options, assigned(sets or ())), into
+
+
+def demo(
+    task: Annotated[
+        Literal["translation", "chat", "classification", "writing"],
+        typer.Option(help="What to learn."),
+    ] = "translation",
+    into: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="The run folder to make, or to show again; else in runs."),
+    ] = None,
+) -> None:
+    """Train a small model from scratch in a minute or two, and see what it can do.
+
+    - `clearhead demo`
+    - `clearhead demo --task chat`
+    - `clearhead demo --into runs/again`
+    """
+    from rich.console import Console
+
+    from clearhead.cli.display import train_and_watch
+    from clearhead.demo import SHOWS
+    from clearhead.folder import RunFolder
+
+    console = Console(highlight=False, markup=False, width=min(100, Console().width))
+    into = into or Path("runs", "demo" if task == "translation" else f"demo-{task}")
+    folder, show = RunFolder(into), SHOWS[task](console, into)
+    given = show.given()
+    if folder.exists() and folder.config().data.files != tuple(given["data"]["files"]):
+        raise FolderError(
+            f"{into} is a run of something else.",
+            "Show the demo in another folder, with: --into RUN",
+        )
+    if folder.has_weights():
+        show.say(
+            "Already trained",
+            f"{into} comes from an earlier demo. Delete it to watch the training again.",
+        )
+    else:
+        show.introduce()
+        show.say("Training", show.training)
+        train_and_watch(task, given, into)
+    by_name = "clearhead" if shutil.which("clearhead") else os.path.relpath(sys.argv[0])
+    program = "python -m clearhead" if sys.argv[0].endswith("__main__.py") else by_name
+    for command in show.perform():
+        console.print(f"  {program} {command}", soft_wrap=True)

@@ -1,8 +1,8 @@
-"""`clearhead translate`: one line in, one line out, always and in order."""
+"""`clearhead translate`, `classify` and `fill`: one line in, one line out, always and in order."""
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from clearhead.cli import options
-from clearhead.cli.lines import LineNotes, one_line, source_chunks
+from clearhead.errors import DataError
 
 if TYPE_CHECKING:
-    from clearhead.tasks import Translation, Translator
+    from clearhead.tasks import Classification, Translation, Translator
 
 
 def translate(
@@ -92,17 +92,7 @@ def translate(
     shape = Shape(
         translator, many=(n_best or 1) > 1, scores=scores, alignments=alignments, as_json=as_json
     )
-    notes = LineNotes()
-    with (
-        output.open("w", encoding="utf-8", newline="\n")
-        if output
-        else nullcontext(sys.stdout) as file
-    ):
-        for number, translation in enumerate(counted(found, output)):
-            file.writelines(f"{line}\n" for line in shape.lines(number, translation))
-            file.flush()
-            notes.add(number + 1, translation.notes)
-    notes.print()
+    write_lines(found, shape.lines, output)
 
 
 def shared_out(
@@ -117,27 +107,6 @@ def shared_out(
         first.append(chunk)
         n_lines += len(chunk)
     return workers or (n_processors() if n_lines > MANY else 1), chain(first, rest)
-
-
-def counted(translations: "Iterable[Translation]", output: Path | None) -> "Iterator[Translation]":
-    """The translations as they are; a progress bar shows their number while they go to a file."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    if output is None:
-        yield from translations
-        return
-    columns = (
-        TextColumn("translating"),
-        BarColumn(),
-        TextColumn("{task.completed:,} lines"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=None)
-        for translation in translations:
-            yield translation
-            bar.advance(task)
 
 
 @dataclass(frozen=True)
@@ -156,7 +125,7 @@ class Shape:
             yield json.dumps(self.details(translation), ensure_ascii=False)
             return
         for one in (translation, *translation.alternatives):
-            text = one_line(one.text)
+            text = one.text.replace("\n", " ")
             if self.many:
                 text = f"{number} ||| {text} ||| {one.score:.4f}"
             elif self.scores:
@@ -173,3 +142,132 @@ class Shape:
             values["alignment"] = self.translator.align(translation.source, translation.text).links
         others = [{"text": one.text, "score": one.score} for one in translation.alternatives]
         return values | {"alternatives": others}
+
+
+def classify(
+    run: Annotated[str, options.run_of("a classifier")],
+    text: options.Text = None,
+    input: options.Input = None,  # noqa: A002
+    probabilities: Annotated[
+        bool,
+        typer.Option(
+            "--probabilities", help="After the label, a tab and each label with its probability."
+        ),
+    ] = False,
+    as_json: options.Json = False,
+    errors: options.OnInvalid = "strict",
+) -> None:
+    """Tell the label of a text, or of each line of stdin or files; commas join several labels.
+
+    - `clearhead classify runs/mood "What a lovely film!"`
+    - `clearhead classify runs/mood --probabilities < reviews.txt > labels.txt`
+    """
+    from clearhead.tasks import Classifier
+
+    found = Classifier.load(run).in_chunks(source_chunks(text, input, errors))
+    write_lines(found, lambda _, each: [label_line(each, probabilities, as_json)])
+
+
+def label_line(found: "Classification", probabilities: bool, as_json: bool) -> str:
+    if as_json:
+        values = {"text": found.text, "labels": found.labels, "probabilities": found.probabilities}
+        return json.dumps(values | {"notes": found.notes}, ensure_ascii=False)
+    each = [f"{label} {probability:.4f}" for label, probability in found.probabilities.items()]
+    return "\t".join([str(found), *(each if probabilities else [])])
+
+
+def fill(
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="The run folder of a masked-token model.")
+    ],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="Text with gaps, each two or more underscores.")
+    ],
+    n_best: Annotated[int, typer.Option(min=1, help="Words per gap.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+) -> None:
+    """Fill the gaps of a text, and tell which other words would fit.
+
+    - `clearhead fill runs/books "the capital of France is ____"`
+    """
+    from clearhead.tasks import Filler
+
+    found = Filler.load(run).fill(text, n_best)
+    if as_json:
+        gaps = [{candidate.word: candidate.probability for candidate in gap} for gap in found.gaps]
+        typer.echo(json.dumps({"text": str(found), "gaps": gaps}, ensure_ascii=False))
+        return
+    typer.echo(str(found))
+    for number, gap in enumerate(found.gaps, 1):
+        words = ", ".join(f"{candidate.word} {candidate.probability:.1%}" for candidate in gap)
+        typer.echo(f"  gap {number}: {words}" if len(found.gaps) > 1 else f"  {words}")
+
+
+def source_chunks(
+    text: str | None, files: list[str] | None, errors: Literal["strict", "replace"]
+) -> Iterable[Sequence[str]]:
+    """The text, or the lines of files, a terminal or a pipe, as many at a time as have come."""
+    from clearhead.data.lines import Lines
+    from clearhead.tasks.user import CHUNK
+
+    if text is not None:
+        if files:
+            raise DataError(
+                "There is a text and --input, and only one of them can be read.", "Leave one out."
+            )
+        return [[text]]
+    if not files and sys.stdin.isatty():
+        return typed_lines()
+    return (
+        block.lines[start : start + CHUNK]
+        for block in Lines(files or "-", errors).blocks()
+        for start in range(0, len(block.lines), CHUNK)
+    )
+
+
+def typed_lines() -> Iterator[list[str]]:
+    """Lines from a terminal; Ctrl-D ends them."""
+    print("Type a text and Enter; Ctrl-D ends.\n> ", end="", file=sys.stderr, flush=True)
+    while line := sys.stdin.readline():
+        yield [line.removesuffix("\n")]
+        print("> ", end="", file=sys.stderr, flush=True)
+
+
+def write_lines(
+    results: Iterable[Any],
+    lines: Callable[[int, Any], Iterable[str]],
+    output: Path | None = None,
+) -> None:
+    """Write the lines of each result as it comes; then tell each note once, for all its lines."""
+    notes: dict[str, list[int]] = {}
+    with (
+        output.open("w", encoding="utf-8", newline="\n")
+        if output
+        else nullcontext(sys.stdout) as file
+    ):
+        for number, result in enumerate(counted(results) if output else results):
+            file.writelines(f"{line}\n" for line in lines(number, result))
+            file.flush()
+            for note in result.notes:
+                notes.setdefault(note, []).append(number + 1)
+    for note, numbers in notes.items():
+        others = f" and {len(numbers) - 1:,} more" if len(numbers) > 1 else ""
+        sys.stderr.write(f"line {numbers[0]:,}{others}: {note}\n")
+
+
+def counted(results: Iterable[Any]) -> Iterator[Any]:
+    """The results as they are, while a progress bar shows their number."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("translating"),
+        BarColumn(),
+        TextColumn("{task.completed:,} lines"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=None)
+        for result in results:
+            yield result
+            bar.advance(task)
