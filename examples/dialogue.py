@@ -16,7 +16,7 @@ from recipe import Recipe
 from clearhead.data.examples import Conversation, conversations
 from clearhead.tasks import Chatbot
 from clearhead.tasks.chat import ChatTask, read_conversations
-from clearhead.tasks.user import Perplexity
+from clearhead.tasks.task import Perplexity
 
 OPENINGS = (
     "Hi, how are you?", "What is your name?", "What did you do last weekend?", "I am hungry. Where can we eat?",

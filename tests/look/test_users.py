@@ -22,7 +22,7 @@ from clearhead.look.film import Probe, film_of, frame
 from clearhead.look.guide import guide
 from clearhead.model import Transformer
 from clearhead.tasks import load
-from clearhead.tasks.ablation import ablate_heads
+from clearhead.tasks.evaluation import ablate_heads
 from clearhead.text import Tokenizer
 
 TEXTS = [

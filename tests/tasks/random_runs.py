@@ -8,7 +8,7 @@ import torch
 from clearhead.config import Config, TokenizerConfig
 from clearhead.folder import RunFolder
 from clearhead.model import Transformer
-from clearhead.tasks.defaults import decide
+from clearhead.tasks.task import decide
 from clearhead.text import Tokenizer
 
 TEXTS = [

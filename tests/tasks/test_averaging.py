@@ -9,7 +9,7 @@ from clearhead.cli.main import main
 from clearhead.errors import DataError, FolderError
 from clearhead.folder import RunFolder
 from clearhead.tasks import Classifier
-from clearhead.tasks.averaging import average
+from clearhead.tasks.runs import average
 from tasks.small import small_config, trained, write_reviews
 
 

@@ -10,7 +10,7 @@ from clearhead.data.examples import Conversation
 from clearhead.data.store import in_memory
 from clearhead.errors import TextError
 from clearhead.tasks.chat import ChatTask, exchanges
-from clearhead.tasks.user import Kept
+from clearhead.tasks.task import Kept
 from tasks.random_runs import random_folder
 
 LIMIT = 60

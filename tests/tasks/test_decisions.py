@@ -10,7 +10,7 @@ from any_settings import FIELDS, values
 from clearhead.config import PRESETS, Config, Given, Mark, ModelConfig, layered, mark
 from clearhead.errors import ConfigError
 from clearhead.tasks import TASKS
-from clearhead.tasks.defaults import DEFAULTS, decide
+from clearhead.tasks.task import DEFAULTS, decide
 from clearhead.train.plan import planned
 
 N_TOKENS = 400_000

@@ -70,12 +70,13 @@ def test_resumed_pre_training_equals_an_uninterrupted_one(place, family):
 
 def test_exactly_the_matching_weights_are_taken_over(place, masked):
     reports = fine_tuned(place, "taken", steps=1, train__freeze=2)
-    told = next(report for report in reports if isinstance(report, Inherited))
+    report = next(report for report in reports if isinstance(report, Inherited))
+    told = report.found
     assert {name.partition(".")[0] for name in told.taken} == {"tokens", "encoder"}
     assert {name.partition(".")[0] for name in told.left} == {"head"}
     assert {name.partition(".")[0] for name in told.new} == {"classifier"}
     assert told.known_tokens == 1
-    assert "left (head)" in str(told)
+    assert "left (head)" in str(report)
     card = (place / "taken" / "card.md").read_text()
     assert f"{len(told.taken)} of its weights taken" in card
     one, other = RunFolder(place / "taken").config(), RunFolder(masked).config()
@@ -121,7 +122,7 @@ def test_another_tokenizer_is_refused_unless_new_vectors_are_asked_for(place, ma
         trained("classification", config, place / "refused")
     asked = layered(config, {"train": {"new_vectors": True, "freeze": 2}})
     told = next(
-        report
+        report.found
         for report in trained("classification", asked, place / "new")
         if isinstance(report, Inherited)
     )

@@ -9,7 +9,7 @@ import clearhead
 from clearhead import Chatbot, Classifier, Filler, Translator, User, Writer
 from clearhead.errors import ConfigError, FolderError
 from clearhead.folder import RunFolder
-from clearhead.tasks.defaults import DEFAULTS
+from clearhead.tasks.task import DEFAULTS
 from tasks.random_runs import random_folder
 
 KINDS = {

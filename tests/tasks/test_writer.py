@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import clearhead
 from clearhead import Writer
 from clearhead.errors import ConfigError
-from clearhead.tasks.user import Kept
+from clearhead.tasks.task import Kept
 from clearhead.tasks.writing import Page, Until, sliding
 from tasks.random_runs import random_folder
 

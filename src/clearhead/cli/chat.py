@@ -99,7 +99,7 @@ class Terminal:
 
     def say(self, text: str) -> None:
         """Show the reply as it comes; Ctrl-C stops it, and what was said stays said."""
-        from clearhead.tasks.user import Kept
+        from clearhead.tasks.task import Kept
 
         reply = Kept(self.bot.stream(text, self.decode))
         sys.stdout.write("bot  ")
@@ -165,7 +165,7 @@ def write(
     - `clearhead write runs/bard --stop "\\n" < opening.txt`
     """
     from clearhead.tasks import Writer
-    from clearhead.tasks.user import Kept
+    from clearhead.tasks.task import Kept
 
     writer = Writer.load(run)
     decode = options.decode_config(

@@ -112,6 +112,6 @@ def average(
 
     - `clearhead average runs/en-de --last 5`
     """
-    from clearhead.tasks.averaging import average as use_average
+    from clearhead.tasks.runs import average as use_average
 
     typer.echo(use_average(run, last))

@@ -227,7 +227,7 @@ def print_ablation(console: "Console", user: Any, files: list[str]) -> None:
     from rich.progress import BarColumn, Progress, TextColumn
 
     from clearhead.data.examples import pairs
-    from clearhead.tasks.ablation import ablate_heads
+    from clearhead.tasks.evaluation import ablate_heads
     from clearhead.tasks.translation import Translator
 
     if not isinstance(user, Translator):

@@ -69,8 +69,8 @@ def translate(
     - `clearhead translate runs/en-de "A man rides a bike." --n-best 3 --json`
     """
     from clearhead.tasks import Translator
+    from clearhead.tasks.runs import in_workers
     from clearhead.tasks.translation import read_glossary
-    from clearhead.tasks.workers import in_workers
 
     runs = [run, *(ensemble or [])]
     translator = Translator.load(*runs, int8=int8)
@@ -100,7 +100,7 @@ def shared_out(
 ) -> tuple[int, Iterable[Sequence[str]]]:
     """The number of processes, and the lines, the first of which tell whether they are many."""
     from clearhead.machine import n_processors
-    from clearhead.tasks.workers import MANY
+    from clearhead.tasks.runs import MANY
 
     rest, first, n_lines = iter(chunks), list[Sequence[str]](), 0
     while n_lines <= MANY and (chunk := next(rest, None)) is not None:
@@ -208,7 +208,7 @@ def source_chunks(
 ) -> Iterable[Sequence[str]]:
     """The text, or the lines of files, a terminal or a pipe, as many at a time as have come."""
     from clearhead.data.lines import Lines
-    from clearhead.tasks.user import CHUNK
+    from clearhead.tasks.task import CHUNK
 
     if text is not None:
         if files:

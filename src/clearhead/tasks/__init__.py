@@ -1,32 +1,16 @@
 """People's words → people's words: what a trained Transformer is used for."""
 
-from clearhead.tasks.averaging import Averaging, average
 from clearhead.tasks.chat import Chatbot, Reply
 from clearhead.tasks.classification import Classification, Classifier
 from clearhead.tasks.evaluation import Evaluation, evaluate
 from clearhead.tasks.pretraining import Filler, Filling, GapWord
+from clearhead.tasks.runs import TASKS, Averaging, average, load
+from clearhead.tasks.task import User
 from clearhead.tasks.translation import Translation, Translator
-from clearhead.tasks.user import User
-from clearhead.tasks.uses import TASKS, load
 from clearhead.tasks.writing import Continuation, Writer
 
 __all__ = [
-    "TASKS",
-    "Averaging",
-    "Chatbot",
-    "Classification",
-    "Classifier",
-    "Continuation",
-    "Evaluation",
-    "Filler",
-    "Filling",
-    "GapWord",
-    "Reply",
-    "Translation",
-    "Translator",
-    "User",
-    "Writer",
-    "average",
-    "evaluate",
-    "load",
+    "TASKS", "Averaging", "Chatbot", "Classification", "Classifier", "Continuation", "Evaluation",
+    "Filler", "Filling", "GapWord", "Reply", "Translation", "Translator", "User", "Writer",
+    "average", "evaluate", "load",
 ]  # fmt: skip

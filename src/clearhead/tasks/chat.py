@@ -20,10 +20,18 @@ from clearhead.decode import laid_out, stream
 from clearhead.errors import TextError
 from clearhead.look import Look
 from clearhead.model import Transformer
-from clearhead.tasks.defaults import DEFAULTS
 from clearhead.tasks.looking import Asked, look_at_writing
-from clearhead.tasks.task import Task, Tokenizers, with_family
-from clearhead.tasks.user import Kept, Perplexity, User, value_of
+from clearhead.tasks.task import (
+    DEFAULTS,
+    Kept,
+    Output,
+    Perplexity,
+    Task,
+    Tokenizers,
+    User,
+    value_of,
+    with_family,
+)
 from clearhead.text import USER
 from clearhead.train import Judge, Samples, mean_loss, next_token_loss, total_loss
 
@@ -56,28 +64,16 @@ def exchanges(turns: Sequence[str]) -> Iterator[Conversation]:
 
 def oldest_kept(ids: list[int], longest: int) -> int:
     """The first turn of the user from which on the conversation is short enough; else its start."""
-    if len(ids) <= longest:
-        return 0
     return next((i for i, token in enumerate(ids) if token == USER and len(ids) - i <= longest), 0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reply:
+class Reply(Output):
     """What the bot said; `str()` is the reply."""
 
     said: str
     """What it answers."""
-    text: str
-    tokens: tuple[str, ...] = ()
-    """The reply's tokens, a space shown as ▁."""
-    log_probs: tuple[float, ...] = ()
-    """The log-probability that the model itself gives to each token, and to the end."""
     seed: int = 0
-    notes: tuple[str, ...] = ()
-    """What a person should know: what the bot could no longer read."""
-
-    def __str__(self) -> str:
-        return self.text
 
 
 class Chatbot(User):
@@ -116,11 +112,10 @@ class Chatbot(User):
     ) -> Generator[str, None, Reply]:
         """The same as a stream of text; a reply broken off is remembered as far as it went."""
         asked = self.asked(decode, options)
-        asked = asked.but(seed=asked.seed + self.n_asked)
+        reply = Kept(self.answering([*self.turns, text], asked.but(seed=asked.seed + self.n_asked)))
         self.n_asked += 1
         said: list[str] = []
         try:
-            reply = Kept(self.answering([*self.turns, text], asked))
             for piece in reply:
                 said.append(piece)
                 yield piece
@@ -139,8 +134,7 @@ class Chatbot(User):
             raise TextError(
                 "There is no reply to take back: nothing was said yet.", "Say something first."
             )
-        text = self.turns[-2]
-        del self.turns[-2:]
+        *self.turns, text, _ = self.turns
         return text
 
     def reset(self) -> None:
@@ -167,13 +161,11 @@ class Chatbot(User):
             yield pieces[-1]
         pieces.append(text.end())
         yield pieces[-1]
-        found = drawn.value
-        tokens = tuple(self.target.tokens(found.ids))
         return Reply(
             said=turns[-1],
             text="".join(pieces),
-            tokens=tokens,
-            log_probs=found.log_probs,
+            tokens=tuple(self.target.tokens(drawn.value.ids)),
+            log_probs=drawn.value.log_probs,
             seed=asked.seed,
             notes=notes,
         )
@@ -238,8 +230,8 @@ class Chatbot(User):
         """How surprised the model is by the bot's turns in conversations."""
         examples = [Conversation(tuple(turns)) for turns in conversations]
         task = ChatTask(self.config, self.tokenizers)
-        batches = task.batches(in_memory(examples, task.encoding)[0]).fixed()
-        nats, n_tokens = total_loss(self.model, next_token_loss(), batches)
+        batches = task.batches(in_memory(examples, task.encoding)[0])
+        nats, n_tokens = total_loss(self.model, next_token_loss(), batches.fixed())
         judged = [each.turns[-1:] if self.reads_question else each.turns[1::2] for each in examples]
         n_bytes = sum(len(turn.encode()) + 1 for turns in judged for turn in turns)
         return Perplexity(nats=nats, tokens=n_tokens, bytes=n_bytes)
@@ -250,10 +242,6 @@ class ChatTask(Task):
 
     name = "chat"
 
-    def __init__(self, config: Config, tokenizers: Tokenizers) -> None:
-        super().__init__(config, tokenizers)
-        self.is_pairs = config.model.family == "encoder-decoder"
-
     @staticmethod
     def read(paths: Iterable[Path]) -> Examples[Conversation]:
         return read_conversations(*paths)
@@ -261,6 +249,10 @@ class ChatTask(Task):
     @staticmethod
     def texts(example: Conversation) -> tuple[str, ...]:
         return example.turns
+
+    @property
+    def is_pairs(self) -> bool:
+        return self.config.model.family == "encoder-decoder"
 
     @classmethod
     def resolve(cls, decided: Given, examples: Iterator[Conversation], /) -> Config:

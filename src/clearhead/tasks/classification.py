@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, overload
 
@@ -22,8 +21,7 @@ from clearhead.errors import DataError, shown
 from clearhead.look import Look
 from clearhead.model import Transformer
 from clearhead.tasks.looking import Asked, look_at_reading
-from clearhead.tasks.task import Task, Tokenizers
-from clearhead.tasks.user import CHUNK, User
+from clearhead.tasks.task import Task, Tokenizers, User, in_chunks
 from clearhead.train import Judge, Loss, label_loss, mean_loss
 
 BATCH_TOKENS = 8_192
@@ -86,16 +84,14 @@ class Classifier(User):
 
     def stream(self, texts: Iterable[str]) -> Iterator[Classification]:
         """Classifications in the order of the texts, while later texts are still being read."""
-        rest = iter(texts)
-        return self.in_chunks(iter(lambda: list(islice(rest, CHUNK)), []))
+        return self.in_chunks(in_chunks(texts))
 
     def in_chunks(self, chunks: Iterable[Sequence[str]]) -> Iterator[Classification]:
         """The same for texts that come some at a time: no answer waits for the next chunk."""
         for chunk in chunks:
             rows = self.tokenizer.encode_batch(list(chunk))
-            scores = (
-                self.scores([row[: self.limit] for row in rows]) / self.config.labels.temperature
-            )
+            scores = self.scores([row[: self.limit] for row in rows])
+            scores /= self.config.labels.temperature
             labels = chosen_labels(scores, self.config.labels.several)
             found = probabilities(scores, self.config.labels.several)
             for text, row, label, each in zip(chunk, rows, labels, found, strict=True):
@@ -154,18 +150,13 @@ def probabilities(scores: Float[Tensor, "N C"], several: bool) -> Float[Tensor, 
 
 def chosen_labels(scores: Float[Tensor, "N C"], several: bool) -> list[tuple[int, ...]]:
     """The labels that scores speak for, the likeliest first; whatever the temperature."""
-    best, order = (
-        scores.max(dim=-1, keepdim=True).values,
-        scores.argsort(dim=-1, descending=True, stable=True),
-    )
-    chosen = (
-        (scores > 0) | (scores == best)
-        if several
-        else torch.zeros_like(scores).scatter(1, order[:, :1], 1.0) > 0
-    )
+    order = scores.argsort(dim=-1, descending=True, stable=True).tolist()
+    if not several:
+        return [(row[0],) for row in order]
+    chosen = (scores > 0) | (scores == scores.max(dim=-1, keepdim=True).values)
     return [
         tuple(number for number in row if marks[number])
-        for row, marks in zip(order.tolist(), chosen.tolist(), strict=True)
+        for row, marks in zip(order, chosen.tolist(), strict=True)
     ]
 
 
@@ -199,7 +190,9 @@ def fitted_temperature(
 
 MOST_LABELS = 1_000
 TEXTS, FEWEST, MOST = 60_000, 5, 20
-"""Texts to be read in all, and the bounds of how often that may be each of them."""
+"""Texts to be read in all, and the bounds of how often that may be each of them (epochs).
+
+Fine-tuning needs half."""
 
 
 class ClassificationTask(Task):
@@ -225,13 +218,21 @@ class ClassificationTask(Task):
             several |= len(example.labels) > 1
             n_texts += 1
         names = tuple(sorted(counts))
-        refuse_odd(names, counts.total())
+        # one label teaches nothing; of very many, most come from another column
+        if not 1 < len(names) <= MOST_LABELS:
+            raise DataError(
+                f"{len(names):,} different labels in {counts.total():,} examples, such as "
+                f"{shown(names[0], 40)}; a classifier needs 2 to {MOST_LABELS:,}.",
+                "In a table the label comes first and then the text; .csv and .jsonl may name the "
+                "columns label and text.",
+            )
         labels: dict[str, Any] = {"names": names, "several": several}
         if config.labels.balance and not config.labels.weights:
             labels["weights"] = tuple(counts.total() / len(names) / counts[name] for name in names)
         train = config.train
         if not (train.budget or train.max_steps):
-            train = train.but(budget=f"{n_passes(n_texts, bool(train.start)):.1f} epochs")
+            n_passes = min(max(TEXTS / n_texts, FEWEST), MOST) / (2 if train.start else 1)
+            train = train.but(budget=f"{n_passes:.1f} epochs")
         return config.but(
             model=config.model.but(family="encoder", n_classes=len(names)),
             labels=config.labels.but(**labels),
@@ -280,23 +281,6 @@ class ClassificationTask(Task):
             full_score=score,
             calibrated=calibrated,
         )
-
-
-def n_passes(n_texts: int, fine_tuning: bool) -> float:
-    """How often each of so many texts is read (epochs); fine-tuning needs half."""
-    return min(max(TEXTS / n_texts, FEWEST), MOST) / (2 if fine_tuning else 1)
-
-
-def refuse_odd(names: tuple[str, ...], n_examples: int) -> None:
-    """One label teaches nothing; very many are a sign that another column was taken for them."""
-    if 1 < len(names) <= MOST_LABELS:
-        return
-    raise DataError(
-        f"{len(names):,} different labels in {n_examples:,} examples, such as "
-        f"{shown(names[0], 40)}; a classifier needs 2 to {MOST_LABELS:,}.",
-        "In a table the label comes first and then the text; .csv and .jsonl may name the columns "
-        "label and text.",
-    )
 
 
 @torch.no_grad()

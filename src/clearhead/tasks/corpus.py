@@ -56,9 +56,8 @@ class HeldOut:
             yield from chunk
 
     def share(self, n_examples: int) -> float:
-        data = self.data
-        most = max(data.validation_share, 1.5 / n_examples)
-        return min(most, data.validation_limit / n_examples)
+        most = max(self.data.validation_share, 1.5 / n_examples)
+        return min(most, self.data.validation_limit / n_examples)
 
     def limit(self, n_examples: int) -> int:
         """The key below which one of so many examples is held out."""
@@ -74,8 +73,7 @@ class HeldOut:
                 "Break the text into lines, give more examples, or name files to validate on.",
             )
         if isinstance(self.last[-1], str):
-            n_held = max(1, round(self.share(n_examples) * n_examples))
-            n_held = min(n_held, n_examples - 1)
+            n_held = min(max(1, round(self.share(n_examples) * n_examples)), n_examples - 1)
             return range(n_examples - n_held, n_examples), list(self.last)[-n_held:]
         limit = self.limit(n_examples)
         found = {number: example for number, key, example in self.may_be_held if key < limit}
@@ -107,9 +105,8 @@ class Corpus:
                 "Save it to a file and give that.",
             )
         self.stamps = stamps(self.examples.paths)
-        self.validation: Iterable[Any] = ()
-        if data.validation_files:
-            self.validation = task.read(seen_from(folder, data.validation_files))
+        named = seen_from(folder, data.validation_files)
+        self.validation: Iterable[Any] = task.read(named) if named else ()
         self.held_out: Container[int] = ()
         self.n_training: int | None = None
         """Examples to learn from, if they have been counted."""
@@ -158,9 +155,8 @@ class Corpus:
         return self.learned(slice(0, 1), config), self.learned(slice(1, 2), config)
 
     def learned(self, sides: slice, config: TokenizerConfig) -> Tokenizer:
-        examples = self.training("learning tokens")
-        texts = (text for example in examples for text in self.task.texts(example)[sides])
-        return Tokenizer.learn(texts, config)
+        examples = map(self.task.texts, self.training("learning tokens"))
+        return Tokenizer.learn((text for texts in examples for text in texts[sides]), config)
 
     def store(self, task: Task) -> Store:
         """The training part as ids, from the cache if it is there."""

@@ -1,7 +1,8 @@
-"""How good a run is on a test set: the measures of its task, for programs and as lines to read."""
+"""How good a run is on a test set, by the measures of its task, and what each head adds to it."""
 
 import time
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from string import ascii_lowercase
@@ -16,9 +17,9 @@ from clearhead.errors import ConfigError, DataError, shown
 from clearhead.metrics import ClassScore, Score
 from clearhead.tasks.chat import Chatbot, read_conversations
 from clearhead.tasks.classification import Classifier, chosen_labels, probabilities
+from clearhead.tasks.runs import load
+from clearhead.tasks.task import Perplexity, User
 from clearhead.tasks.translation import Translator
-from clearhead.tasks.user import Perplexity, User
-from clearhead.tasks.uses import load
 from clearhead.tasks.writing import Writer
 
 MOST_COLUMNS = 12
@@ -220,3 +221,63 @@ def refuse_unknown(names: Sequence[str], examples: Sequence[LabelledText]) -> No
                     f"has not learned.",
                     f"It knows: {shown(', '.join(names))}.",
                 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadMap:
+    """The change that silencing each head makes, by its path: `decoder.1.cross.3`."""
+
+    loss: float
+    """Of the model as it is, in nats for each token of the references."""
+    bleu: float
+    changes: Mapping[str, tuple[float, float]]
+    """How much the loss rises, and how much BLEU changes."""
+
+    def __str__(self) -> str:
+        lines = [
+            f"as it is: loss {self.loss:.4f}, BLEU {self.bleu:.1f}; change of both without each head:"
+        ]
+        parts: dict[str, list[str]] = {}
+        for path, (loss, bleu) in self.changes.items():
+            parts.setdefault(path.rpartition(".")[0], []).append(f"{loss:+.3f} {bleu:+6.1f}")
+        return "\n".join(
+            lines + [f"{part.ljust(16)}  {'   '.join(cells)}" for part, cells in parts.items()]
+        )
+
+
+@torch.no_grad()
+def ablate_heads(
+    translator: Translator,
+    pairs: Sequence[tuple[str, str]],
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> HeadMap:
+    """Each head silenced in turn: its slice of W_O set to zero, which is the same as no output, and fast."""
+    model = deepcopy(translator.models[0])
+    muted = type(translator)([model], translator.tokenizers, translator.config)
+    loss, bleu = loss_and_bleu(muted, pairs)
+    parts = [
+        (f"{stack}.{layer}.{kind}", getattr(block, f"{kind}_attention").out.weight)
+        for stack in ("encoder", "decoder")
+        for layer, block in enumerate(getattr(model, stack).layers)
+        for kind in ("self", "cross")
+        if hasattr(block, f"{kind}_attention")
+    ]
+    n_heads, changes = model.config.n_heads, {}
+    for number, (path, weight) in enumerate(parts):
+        for head, columns in enumerate(weight.chunk(n_heads, dim=1)):
+            kept = columns.clone()
+            columns.zero_()
+            now = loss_and_bleu(muted, pairs)
+            columns.copy_(kept)
+            changes[f"{path}.{head}"] = now[0] - loss, now[1] - bleu
+            progress(number * n_heads + head + 1, len(parts) * n_heads)
+    return HeadMap(loss=loss, bleu=bleu, changes=changes)
+
+
+def loss_and_bleu(translator: Translator, pairs: Sequence[tuple[str, str]]) -> tuple[float, float]:
+    """Loss of the references, and BLEU of greedy translations."""
+    sources, references = zip(*pairs, strict=True)
+    n_tokens = sum(len(ids) + 1 for ids in translator.target.encode_batch(list(references)))
+    found = translator.translate(list(sources), beam=1, guard=False)
+    score = metrics.bleu([each.text for each in found], list(references)).value
+    return -sum(translator.score(list(pairs))) / n_tokens, score

@@ -1,27 +1,26 @@
 """From people's files to a run folder: what training is for every task."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from clearhead import __version__
 from clearhead.config import SECTIONS, Config, Given, Mark, TrainConfig, layered, mark, spelled_out
 from clearhead.data.batches import Batches
 from clearhead.data.lines import Progress
 from clearhead.data.store import STORE_FORMAT, Store
 from clearhead.errors import ConfigError, DataError, NotFiniteError
-from clearhead.folder import RunFolder, RunPlan
+from clearhead.folder import Inheritance, RunFolder, RunPlan
 from clearhead.machine import device_for, keep_freed_memory
 from clearhead.model import build
-from clearhead.tasks.card import card
-from clearhead.tasks.corpus import Corpus
-from clearhead.tasks.defaults import decide
-from clearhead.tasks.inherit import inherit, like, started_from
+from clearhead.tasks.corpus import Corpus, digest
+from clearhead.tasks.inherit import Inherited, inherit, like, started_from
 from clearhead.tasks.looking import Camera
-from clearhead.tasks.task import Task, with_vocabularies
+from clearhead.tasks.task import Task, decide, with_vocabularies
 from clearhead.train import (
     Chosen,
     Correction,
@@ -70,8 +69,8 @@ def fit(
         model = build(config.model)
         if (base := started_from(config.train.start, into)) and folder.checkpoints.newest() is None:
             inherited = inherit(model, base, made.tokenizers)
-            plan = plan.model_copy(update={"inherited": inherited.record()})
-            yield inherited
+            plan = plan.model_copy(update={"inherited": inherited})
+            yield Inherited(0, inherited)
         with stop_on_signals() as stop:
             job = Job(
                 model=model.to(device),
@@ -189,8 +188,7 @@ def may_change(name: str, before: Any, after: Any) -> bool:
 
 def refuse_other_examples(plan: RunPlan, fingerprint: str, folder: RunFolder) -> None:
     """A place in the data means nothing in other data; earlier versions named them otherwise."""
-    is_known = plan.examples.startswith(f"{STORE_FORMAT}-")
-    if is_known and plan.examples != fingerprint:
+    if plan.examples.startswith(f"{STORE_FORMAT}-") and plan.examples != fingerprint:
         raise DataError(
             f"The training examples are not those that {folder.path} was begun with.",
             "Put the files back as they were, or begin anew with another --into.",
@@ -238,3 +236,63 @@ def recorded(
         if job.ranks.first:
             folder.log.write({"kind": "notfinite", "text": error.whole})
         raise
+
+
+def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
+    """Markdown; what is not known is not said."""
+    log = list(folder.log.lines())
+    last = {line["kind"]: line for line in log}
+    model, data = config.model, config.data
+    layers = {
+        "encoder": f"{model.n_encoder_layers}",
+        "decoder": f"{model.n_decoder_layers}",
+        "encoder-decoder": f"{model.n_encoder_layers} + {model.n_decoder_layers}",
+    }[model.family]
+    held_out = f"- {data.validation_share:.0%} of the examples, held out"
+    lines = [
+        f"# {folder.path.name}",
+        "",
+        f"A {config.task} model made with clearhead {__version__}: {model.family}, {layers} layers, "
+        f"width {model.d_model}, {model.n_heads} heads, {model.vocab_size:,} tokens.",
+        "",
+        "## Trained on",
+        *(f"- {described_file(folder.path / file)}" for file in data.files),
+        *(f"- {line['text']}" for line in log if line["kind"] == "note" and not line["step"]),
+        *history(folder.plan().inherited, last.get("step")),
+        "",
+        "## Validated on",
+        *(f"- {described_file(folder.path / file)}" for file in data.validation_files),
+        *([] if data.validation_files else [held_out]),
+        *reached(last.get("validation"), chosen),
+        f"- in use: {chosen.weights}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def history(other: Inheritance | None, step: dict[str, Any] | None) -> Iterable[str]:
+    """What the run began with, and what it took."""
+    if other:
+        yield (
+            f"- begun with {Path(other.run).name}: {len(other.taken)} of its weights taken, "
+            f"{len(other.left)} left, {len(other.new)} new"
+        )
+    if step:
+        minutes = step["seconds"] / 60
+        yield f"- {step['step']:,} updates, {step['epoch']:.1f} passes, {minutes:.1f} minutes"
+
+
+def reached(validation: dict[str, Any] | None, chosen: Chosen) -> Iterable[str]:
+    """The last validation, and the candidates' scores: minus the loss if nothing else is measured."""
+    if validation:
+        loss, perplexity = validation["loss"], validation["perplexity"]
+        yield f"- loss {loss:.4f}, perplexity {perplexity:.2f} after the last update"
+        for name, score in chosen.scores.items():
+            measured = f"{validation['score_name']} {score:.2f}"
+            yield f"- {name}: {f'loss {-score:.4f}' if validation['score'] is None else measured}"
+
+
+def described_file(path: Path) -> str:
+    """A file by its name, size and hash; not by its place, which is nobody's business."""
+    if not path.is_file():
+        return path.name
+    return f"{path.name}: {path.stat().st_size:,} bytes, SHA-256 {digest(path)}"

@@ -22,30 +22,14 @@ PER_TOKEN = {"tokens.weight", "source_tokens.weight", "head.tokens.weight", "hea
 class Inherited(Report):
     """What a run begins with; `str()` is a sentence about it."""
 
-    run: str
-    taken: tuple[str, ...]
-    """Weights that were taken over."""
-    left: tuple[str, ...]
-    """Weights of the other run for which there is no place here."""
-    new: tuple[str, ...]
-    """Weights that begin at random."""
-    known_tokens: float
-    """The share of the tokens whose vectors were taken over."""
-
-    def record(self) -> Inheritance:
-        """The same as plan.json keeps it."""
-        values = {name: getattr(self, name) for name in Inheritance.model_fields}
-        return Inheritance(**values)
+    found: Inheritance
 
     def __str__(self) -> str:
-        parts = {"taken": self.taken, "left": self.left, "new": self.new}
+        found = self.found
+        parts = {"taken": found.taken, "left": found.left, "new": found.new}
         told = "; ".join(f"{len(names)} {what}{places(names)}" for what, names in parts.items())
-        others = (
-            ""
-            if self.known_tokens == 1
-            else f"; {self.known_tokens:.0%} of the tokens keep their vectors"
-        )
-        return f"Weights from {self.run}: {told}{others}."
+        kept = f"; {found.known_tokens:.0%} of the tokens keep their vectors"
+        return f"Weights from {found.run}: {told}{kept if found.known_tokens < 1 else ''}."
 
 
 def places(names: Iterable[str]) -> str:
@@ -83,7 +67,7 @@ def like(base: RunFolder, given: Given) -> Given:
 @torch.no_grad()
 def inherit(
     model: Transformer, base: RunFolder, tokenizers: tuple[Tokenizer, Tokenizer]
-) -> Inherited:
+) -> Inheritance:
     """Take over each weight of the same name and shape, and the vectors of known tokens."""
     if not base.has_weights():
         raise FolderError(
@@ -94,10 +78,8 @@ def inherit(
     taken, known = [], 1.0
     for name, weight in ours.items():
         side = 0 if name.startswith("source") else 1
-        own, other = (
-            tokenizers[side],
-            base.tokenizers()[side] if name in PER_TOKEN else tokenizers[side],
-        )
+        own = tokenizers[side]
+        other = base.tokenizers()[side] if name in PER_TOKEN else own
         if name not in theirs or theirs[name].shape[1:] != weight.shape[1:]:
             continue
         if own.fingerprint != other.fingerprint:
@@ -120,12 +102,10 @@ def inherit(
             f"Nothing in {base.path} fits this model.",
             "Leave out the settings that change its shape.",
         )
-    left, new = sorted(theirs.keys() - set(taken)), sorted(ours.keys() - set(taken))
-    return Inherited(
-        step=0,
+    return Inheritance(
         run=str(base.path),
         taken=tuple(taken),
-        left=tuple(left),
-        new=tuple(new),
+        left=tuple(sorted(theirs.keys() - set(taken))),
+        new=tuple(sorted(ours.keys() - set(taken))),
         known_tokens=known,
     )

@@ -8,8 +8,6 @@ from dataclasses import astuple, replace
 from itertools import islice
 from typing import Any
 
-from torch import Tensor
-
 from clearhead.config import DecodeConfig
 from clearhead.data.batches import Batch, Batches
 from clearhead.decode import BeamRecord, FlatTransformer, Hypothesis, Ranking, decode
@@ -185,13 +183,6 @@ def probes(batches: Batches[Any]) -> list[Probe]:
 
 def sides(batch: Any, row: int) -> list[list[int]]:
     """What the encoder and the decoder read in a row of a batch."""
-    names = "source", "target_in"
-    return [real(getattr(batch, name)[row]) if name in vars(batch) else [] for name in names]
-
-
-def real(ids: Tensor) -> list[int]:
-    """The ids without the padding behind them."""
-    found: list[int] = ids.tolist()
-    while found and found[-1] == PAD:
-        found.pop()
-    return found
+    found = (vars(batch).get(name) for name in ("source", "target_in"))
+    rows = [[] if ids is None else ids[row].tolist() for ids in found]
+    return [[token for token in ids if token != PAD] for ids in rows]

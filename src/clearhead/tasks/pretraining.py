@@ -7,6 +7,7 @@ tokens (masked language modelling), and both together for spans that were taken 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from clearhead.data.store import Store
 from clearhead.errors import TextError, shown
 from clearhead.look import Look
 from clearhead.tasks.looking import Asked, look_at_reading
-from clearhead.tasks.user import User
+from clearhead.tasks.task import User
 from clearhead.tasks.writing import WritingTask
 from clearhead.train import Judge, Loss, masked_token_loss, mean_loss, next_token_loss
 
@@ -66,13 +67,11 @@ class Filler(User):
         parts, row = GAP.split(text), self.read(text)
         scores = self.model(torch.tensor([row], device=self.model.device))[0].cpu()
         places = [place for place, token in enumerate(row) if token == self.tokenizer.mask]
-        return Filling(
-            text,
-            tuple(
-                self.candidates(scores[place].softmax(dim=-1).tolist(), before, n_best)
-                for place, before in zip(places, parts, strict=False)
-            ),
+        gaps = (
+            self.candidates(scores[place].softmax(dim=-1).tolist(), before, n_best)
+            for place, before in zip(places, parts, strict=False)
         )
+        return Filling(text, tuple(gaps))
 
     def look(self, text: str, edit: Asked = None) -> Look:
         """Every number behind what fits the gaps of a text."""
@@ -88,7 +87,16 @@ class Filler(User):
             *[token for part in ids for token in [*part, self.tokenizer.mask]][:-1],
             self.tokenizer.end,
         ]
-        self.refuse(text, len(parts) - 1, len(row))
+        if len(parts) == 1:
+            raise TextError(
+                f"There is no gap to fill in {shown(text, 60)}.", "Mark it with underscores: ____"
+            )
+        if len(row) > self.config.data.window:
+            raise TextError(
+                f"A text of {len(row):,} tokens is longer than the {self.config.data.window} that "
+                f"the model was trained on.",
+                "Give a shorter one.",
+            )
         return row
 
     def ids(self, part: str, number: int) -> list[int]:
@@ -99,32 +107,19 @@ class Filler(User):
             return self.tokenizer.encode_inside(part.rstrip())
         return self.tokenizer.encode(part.strip())
 
-    def refuse(self, text: str, n_gaps: int, n_tokens: int) -> None:
-        if not n_gaps:
-            raise TextError(
-                f"There is no gap to fill in {shown(text, 60)}.", "Mark it with underscores: ____"
-            )
-        if n_tokens > self.config.data.window:
-            raise TextError(
-                f"A text of {n_tokens:,} tokens is longer than the {self.config.data.window} that "
-                f"the model was trained on.",
-                "Give a shorter one.",
-            )
-
     def candidates(
         self, probabilities: Sequence[float], before: str, n_best: int
     ) -> tuple[GapWord, ...]:
         """The likeliest tokens that are words, or word pieces where the gap follows a letter."""
         spaced = before.endswith(" ") or (not before and self.tokenizer.spaced)
-        found = []
-        for token in sorted(range(len(probabilities)), key=probabilities.__getitem__, reverse=True):
-            spelling = self.tokenizer.table[token]
-            word = spelling.decode(errors="ignore").strip()
-            if spelling.startswith(b" ") == spaced and any(map(str.isalnum, word)):
-                found.append(GapWord(word, probabilities[token]))
-                if len(found) == n_best:
-                    break
-        return tuple(found)
+        words = (
+            GapWord(spelling.decode(errors="ignore").strip(), probability)
+            for spelling, probability in sorted(
+                zip(self.tokenizer.table, probabilities, strict=True), key=lambda row: -row[1]
+            )
+            if spelling.startswith(b" ") == spaced
+        )
+        return tuple(islice((one for one in words if any(map(str.isalnum, one.word))), n_best))
 
 
 OBJECTIVES = {"next": "decoder", "masked": "encoder", "denoise": "encoder-decoder"}

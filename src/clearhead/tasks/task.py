@@ -1,20 +1,69 @@
-"""A task: what training has to know about examples of one kind, and knows nothing about itself."""
+"""What a task is: what training has to know about its examples, and how a trained model is used."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from clearhead.config import Config, Given
+from clearhead.config import PRESETS, Config, DecodeConfig, Given, layered, spelled_out
 from clearhead.data.batches import Batches
 from clearhead.data.encoding import Encoding
 from clearhead.data.examples import Examples
 from clearhead.data.store import Store
+from clearhead.errors import FolderError
+from clearhead.folder import RunFolder
+from clearhead.look import Look
+from clearhead.model import Transformer
 from clearhead.text import Tokenizer
 from clearhead.train import Judge, Loss, next_token_loss
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
 """The source's and the target's, which may be the same."""
+CHUNK = 2_048
+"""Texts read ahead of the model: enough to find some of like length, few enough to answer soon."""
+T = TypeVar("T")
+V = TypeVar("V")
+DEFAULTS: dict[str, Given] = {
+    "chat": {
+        "train": {"label_smoothing": 0.0},
+        "decode": {"beam": 1, "temperature": 0.6, "top_p": 0.9, "max_length": 60, "guard": False},
+    },
+    "classification": {
+        "model": {"n_encoder_layers": 2, "dropout": 0.3},
+        "tokenizer": {"method": "words"},
+        "data": {"batch_tokens": 1_024, "validation_share": 0.1},
+        "train": {"optimizer": "adamw", "learning_rate": 1e-3, "word_dropout": 0.1},
+    },
+    "pretraining": {
+        "data": {"max_length": 1_000_000},
+    },
+    "writing": {
+        "tokenizer": {"method": "bytes"},
+        # a line of any length is text; windows are cut elsewhere
+        "data": {"max_length": 1_000_000},
+        "train": {"label_smoothing": 0.0},
+        "decode": {"beam": 1, "temperature": 0.8, "min_p": 0.05, "max_length": 200, "guard": False},
+    },
+}
+"""Where a task does better with other settings than those of `config.py`, which suit translation."""
+
+FINE_TUNING: Given = {"train": {"learning_rate": 1e-3, "muon_learning_rate": 0.005}}
+"""Smaller steps, whatever the task, for weights that another run has learned."""
+
+
+def decide(task: str, given: Given, inherited: Given | None = None) -> Given:
+    """All that is decided about a new run of a task; later layers win, and at last what is given.
+
+    `inherited` are the settings that it takes over from a run that it begins with. What is not
+    decided is open: the plan may choose it, and else the default in `config.py` holds.
+    """
+    settings = spelled_out(given)
+    size = PRESETS[given["size"]] if "size" in given else {}
+    beginnings = () if inherited is None else (inherited, FINE_TUNING)
+    return layered(DEFAULTS.get(task, {}), size, *beginnings, settings, {"task": task})
 
 
 class Task(ABC):
@@ -76,3 +125,138 @@ def with_vocabularies(config: Config, tokenizers: Tokenizers) -> Config:
     if source is not target and config.model.family == "encoder-decoder":
         model |= {"source_vocab_size": source.vocab_size, "tie": "output"}
     return config.but(model=config.model.but(**model))
+
+
+class User(ABC):
+    """A trained model with its tokenizers and settings, ready to be used."""
+
+    ability: ClassVar[str]
+    """What it can do, after "can"."""
+    remedy: ClassVar[str]
+    """The command that trains one."""
+
+    def __init__(
+        self, model: Transformer, tokenizers: Tokenizers, config: Config, name: str = ""
+    ) -> None:
+        self.model, self.config, self.name = model, config, name
+        self.tokenizers, self.tokenizer = tokenizers, tokenizers[1]
+        self.source, self.target = tokenizers
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "cpu") -> Self:
+        """The model in a run folder, refused if it cannot be used like this."""
+        folder = RunFolder.open(path)
+        config = folder.config()
+        cls.refuse_others(folder, config)
+        return cls(folder.model(device), folder.tokenizers(), config, folder.path.name)
+
+    @classmethod
+    def refuse_others(cls, folder: RunFolder, config: Config) -> None:
+        if not cls.suits(config):
+            raise FolderError(
+                f"{folder.path} cannot {cls.ability}: its model is of the family "
+                f"{config.model.family}, for {config.task}.",
+                f"Train one with: {cls.remedy}",
+            )
+
+    @staticmethod
+    @abstractmethod
+    def suits(config: Config) -> bool:
+        """Whether a run with these settings can be used like this."""
+
+    @abstractmethod
+    def look(self, text: str, /, *args: Any, **options: Any) -> Look:
+        """Every number behind what the model makes of a text."""
+
+    def asked(
+        self, decode: DecodeConfig | None, changes: Mapping[str, Any], length: int | None = None
+    ) -> DecodeConfig:
+        """How to decode: the run's settings or those given, changed; `length` if they have none."""
+        found = (decode or self.config.decode).but(**changes)
+        return found.but(max_length=length) if length and found.max_length is None else found
+
+    def limit_of(self, longest: int, n_marks: int) -> int:
+        """Tokens that are read at once; learned positions must also hold the marks around them."""
+        model = self.config.model
+        return (
+            min(longest, model.max_positions - n_marks) if model.positions == "learned" else longest
+        )
+
+    def __repr__(self) -> str:
+        n_parameters = sum(weight.numel() for weight in self.model.parameters())
+        return (
+            f"<{type(self).__name__} {self.name or 'without a run'}: {self.config.task}, "
+            f"{self.config.model.family}, {n_parameters:,} parameters>"
+        )
+
+
+def in_chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+    """The texts, some at a time."""
+    rest = iter(texts)
+    return iter(lambda: list(islice(rest, CHUNK)), [])
+
+
+class Kept(Generic[T, V]):
+    """The items of a generator, whose value is kept for when they have all come."""
+
+    value: V
+
+    def __init__(self, generator: Generator[T, None, V]) -> None:
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[T]:
+        self.value = yield from self.generator
+
+
+def value_of(generator: Generator[T, None, V]) -> V:
+    """The value of a generator, all items of which are taken at once."""
+    kept = Kept(generator)
+    for _ in kept:
+        pass
+    return kept.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """What a model wrote; `str()` is the text."""
+
+    text: str
+    tokens: tuple[str, ...] = ()
+    """A space is shown as ▁."""
+    log_probs: tuple[float, ...] = ()
+    """The log-probability that the model itself gives to each token, and to the end."""
+    notes: tuple[str, ...] = ()
+    """What a person should know: what could not be read, a loop that was blocked …"""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Perplexity:
+    """How surprised a model is by a text; bits per byte compare across tokenizers."""
+
+    nats: float
+    """The sum over all tokens of minus the logarithm of their probability."""
+    tokens: int
+    bytes: int
+    """Bytes of the text in UTF-8, an end of line being one: they do not depend on the tokenizer."""
+
+    @property
+    def nats_per_token(self) -> float:
+        return self.nats / self.tokens
+
+    @property
+    def perplexity(self) -> float:
+        """As many tokens, equally likely, would be as hard to guess from."""
+        return math.exp(min(self.nats_per_token, 700))
+
+    @property
+    def bits_per_byte(self) -> float:
+        return self.nats / self.bytes / math.log(2)
+
+    def __str__(self) -> str:
+        return (
+            f"perplexity {self.perplexity:.2f} ({self.nats_per_token:.4f} nats per token), "
+            f"{self.bits_per_byte:.4f} bits per byte; {self.tokens:,} tokens, {self.bytes:,} bytes"
+        )

@@ -14,14 +14,13 @@ from clearhead.data.batches import Batches, ByLength, PairBatch, Recut, pair_bat
 from clearhead.data.encoding import Encoding, pair_encoding
 from clearhead.data.examples import Examples, Pair, pairs
 from clearhead.data.store import Store
-from clearhead.decode import Hypothesis, Term, decode, laid_out, score
+from clearhead.decode import Hypothesis, decode, laid_out, score
 from clearhead.errors import ConfigError, TextError, shown
 from clearhead.folder import RunFolder
 from clearhead.look import Alignment, Look, align, tokens
 from clearhead.model import Transformer
 from clearhead.tasks.looking import Asked, look_at_writing
-from clearhead.tasks.task import Task, Tokenizers, with_family
-from clearhead.tasks.user import CHUNK, User
+from clearhead.tasks.task import Output, Task, Tokenizers, User, in_chunks, with_family
 from clearhead.text import END, START, Tokenizer, fitting_parts
 from clearhead.train import Judge, Samples, mean_loss, next_token_loss
 
@@ -61,24 +60,14 @@ TooLong = Literal["split", "truncate", "error"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Translation:
+class Translation(Output):
     """A translated text; `str()` is the translation."""
 
     source: str
-    text: str
-    tokens: tuple[str, ...] = ()
-    """The output's tokens, a space shown as ▁."""
     score: float = 0.0
     """What it was ranked by: log-probability over the length penalty."""
-    log_probs: tuple[float, ...] = ()
-    """The log-probability of each token, and of the end."""
     alternatives: tuple["Translation", ...] = ()
     """The next best, where more than one was asked for."""
-    notes: tuple[str, ...] = ()
-    """What a person should know: a blocked loop, a term without a place, a text that was split."""
-
-    def __str__(self) -> str:
-        return self.text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +77,8 @@ class Piece:
     text: str
     space: str
     """The white space after it."""
-    terms: tuple[Term, ...] = ()
-    names: tuple[str, ...] = ()
-    """The terms, as people write them."""
+    terms: tuple[str, ...] = ()
+    """What its translation must hold, as people write it."""
 
 
 class Translator(User):
@@ -121,18 +109,17 @@ class Translator(User):
         """
         folders = [RunFolder.open(path) for path in paths]
         configs = [folder.config() for folder in folders]
-        first = folders[0]
         for folder, config in zip(folders, configs, strict=True):
             cls.refuse_others(folder, config)
             if config.tokenizer.fingerprint != configs[0].tokenizer.fingerprint:
                 raise ConfigError(
-                    f"{folder.path} and {first.path} have different tokenizers, so they cannot "
+                    f"{folder.path} and {folders[0].path} have different tokenizers, so they cannot "
                     f"decide together.",
                     "Train them from the same files and tokenizer settings.",
                 )
         models = [folder.model(device) for folder in folders]
         name = " + ".join(folder.path.name for folder in folders)
-        return cls(models, first.tokenizers(), configs[0], name, int8)
+        return cls(models, folders[0].tokenizers(), configs[0], name, int8)
 
     @staticmethod
     def suits(config: Config) -> bool:
@@ -154,8 +141,7 @@ class Translator(User):
 
     def stream(self, texts: Iterable[str], **options: Any) -> Iterator[Translation]:
         """One translation for each text, in order, while later texts are still being read."""
-        rest = iter(texts)
-        return self.in_chunks(iter(lambda: list(islice(rest, CHUNK)), []), **options)
+        return self.in_chunks(in_chunks(texts), **options)
 
     def in_chunks(
         self,
@@ -184,13 +170,8 @@ class Translator(User):
         if on_too_long == "error":
             self.refuse_too_long(text)
         for part, space in fitting_parts(text, self.fits):
-            terms = required_terms(part, glossary, protect)
-            yield Piece(
-                text=part,
-                space=space,
-                terms=tuple(self.spellings(term) for term in terms),
-                names=tuple(terms),
-            )
+            terms = tuple(required_terms(part, glossary, protect))
+            yield Piece(text=part, space=space, terms=terms)
             if on_too_long == "truncate":
                 return
 
@@ -207,21 +188,17 @@ class Translator(User):
 
         No token is less than a byte of the text and the space before it, few are eight characters.
         """
-        if len(text.encode(errors="surrogatepass")) < self.limit:
-            return True
-        if len(text) > CHARACTERS_PER_TOKEN * self.limit:
-            return False
-        return len(self.source.encode(text)) <= self.limit
-
-    def spellings(self, term: str) -> Term:
-        """The tokens of a term in the middle of a text, and right after another character."""
-        return tuple(self.target.encode(term)), tuple(self.target.encode_inside(term))
+        return len(text.encode(errors="surrogatepass")) < self.limit or (
+            len(text) <= CHARACTERS_PER_TOKEN * self.limit
+            and len(self.source.encode(text)) <= self.limit
+        )
 
     def decoded(self, parts: Sequence[Piece], options: DecodeConfig) -> list[list[Hypothesis]]:
-        if not parts:
-            return []
+        """A term may be spelled as in the middle of a text, or as right after another character."""
         sources = ended(self.source, [part.text for part in parts])
-        return decode(self.flat, sources, options, terms=[part.terms for part in parts])
+        ways = self.target.encode, self.target.encode_inside
+        terms = [[tuple(tuple(way(term)) for way in ways) for term in part.terms] for part in parts]
+        return decode(self.flat, sources, options, terms=terms) if parts else []
 
     def joined(
         self,
@@ -243,7 +220,7 @@ class Translator(User):
             for part, best in zip(parts, found, strict=True)
         ]
         how = "cut off" if on_too_long == "truncate" else f"split into {len(several)} pieces"
-        cut = parts[0].text != text
+        whole = parts[0].text == text
         return Translation(
             source=text,
             text="".join(one.text + part.space for one, part in zip(several, parts, strict=True)),
@@ -251,13 +228,13 @@ class Translator(User):
             score=sum(one.score for one in several),
             log_probs=tuple(log_prob for one in several for log_prob in one.log_probs),
             notes=(
-                *((f"too long to be read at once: {how}",) if cut else ()),
+                *(() if whole else (f"too long to be read at once: {how}",)),
                 *(note for one in several for note in one.notes),
             ),
         )
 
     def translation(self, source: str, piece: Piece, hypothesis: Hypothesis) -> Translation:
-        missing = tuple(f"without the term {piece.names[number]}" for number in hypothesis.missing)
+        missing = tuple(f"without the term {piece.terms[number]}" for number in hypothesis.missing)
         return Translation(
             source=source,
             text=self.target.decode(hypothesis.ids),

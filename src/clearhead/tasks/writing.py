@@ -16,10 +16,18 @@ from clearhead.decode import laid_out, stream
 from clearhead.errors import ConfigError
 from clearhead.look import Look
 from clearhead.model import Transformer
-from clearhead.tasks.defaults import DEFAULTS
 from clearhead.tasks.looking import Asked, look_at_writing
-from clearhead.tasks.task import Task, Tokenizers, with_family
-from clearhead.tasks.user import Kept, Perplexity, User, value_of
+from clearhead.tasks.task import (
+    DEFAULTS,
+    Kept,
+    Output,
+    Perplexity,
+    Task,
+    Tokenizers,
+    User,
+    value_of,
+    with_family,
+)
 from clearhead.text import Tokenizer
 from clearhead.train import Judge, Samples, mean_loss, next_token_loss, total_loss
 
@@ -35,21 +43,13 @@ OPENING = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class Continuation:
-    """What was written; `str()` is the whole text, the prompt included."""
+class Continuation(Output):
+    """What was written after the prompt; `str()` is the whole text, the prompt included."""
 
     prompt: str
-    text: str
-    """What comes after the prompt."""
-    tokens: tuple[str, ...] = ()
-    """The tokens that were drawn, a space shown as ▁."""
-    log_probs: tuple[float, ...] = ()
-    """The log-probability that the model itself gives to each token."""
     seed: int = 0
     alternatives: tuple["Continuation", ...] = ()
     """Further continuations, where more than one was asked for; each has the next seed."""
-    notes: tuple[str, ...] = ()
-    """What a person should know: that the prompt was too long to be read."""
 
     @property
     def log_prob(self) -> float:
@@ -124,13 +124,14 @@ class Writer(User):
             yield pieces[-1]
         pieces.append(until.end(page.end()))
         yield pieces[-1]
+        cut = f"the prompt has {len(context):,} tokens; the model read the last {self.window}"
         return Continuation(
             prompt=prompt,
             text="".join(pieces),
             tokens=tuple(self.tokenizer.tokens(ids)),
             log_probs=drawn.value,
             seed=asked.seed,
-            notes=self.notes(len(context)),
+            notes=(cut,) if len(context) > self.window else (),
         )
 
     def look(
@@ -190,18 +191,12 @@ class Writer(User):
             options = options.but(seed=options.seed + 1)
         return tuple(log_probs)
 
-    def notes(self, n_context: int) -> tuple[str, ...]:
-        if n_context <= self.window:
-            return ()
-        return (f"the prompt has {n_context:,} tokens; the model read the last {self.window}",)
-
     def perplexity(self, text: str | Iterable[str]) -> Perplexity:
         """How surprised the model is by a text or lines, with half a window before each token."""
         lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else list(text)
-        end = self.tokenizer.end
-        ids = [end, *(token for row in self.tokenizer.encode_batch(lines) for token in (*row, end))]
+        batches = sliding([*self.read("\n".join(lines)), self.tokenizer.end], self.window)
+        nats, n_tokens = total_loss(self.model, next_token_loss(), batches)
         n_bytes = sum(len(line.encode()) + 1 for line in lines)
-        nats, n_tokens = total_loss(self.model, next_token_loss(), sliding(ids, self.window))
         return Perplexity(nats=nats, tokens=n_tokens, bytes=n_bytes)
 
 
@@ -229,9 +224,7 @@ class Page:
 
     def push(self, token: int) -> str:
         """The text that this token completes."""
-        if token != self.tokenizer.end:
-            return self.line.push(token)
-        return f"{self.end()}\n"
+        return f"{self.end()}\n" if token == self.tokenizer.end else self.line.push(token)
 
     def end(self) -> str:
         """What is left of the line."""
@@ -250,8 +243,7 @@ class Until:
 
     def __init__(self, stops: Sequence[str]) -> None:
         self.stops = [stop for stop in stops if stop]
-        self.waiting = ""
-        self.reached = False
+        self.waiting, self.reached = "", False
 
     def push(self, text: str) -> str:
         """The text that is certainly before any of them."""
@@ -261,14 +253,12 @@ class Until:
             for stop in self.stops
             if (place := self.waiting.find(stop)) >= 0
         ]
-        n_sure = min(found)[1] if found else len(self.waiting) - self.n_doubtful()
+        starts = (stop[:n] for stop in self.stops for n in range(1, len(stop)))
+        doubtful = (len(start) for start in starts if self.waiting.endswith(start))
+        n_sure = min(found)[1] if found else len(self.waiting) - max(doubtful, default=0)
         sure, self.waiting = self.waiting[:n_sure], self.waiting[n_sure:]
         self.reached = bool(found)
         return sure
-
-    def n_doubtful(self) -> int:
-        starts = (stop[:n] for stop in self.stops for n in range(1, len(stop)))
-        return max((len(start) for start in starts if self.waiting.endswith(start)), default=0)
 
     def end(self, text: str) -> str:
         """What is left when nothing more comes."""

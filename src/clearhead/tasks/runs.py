@@ -1,0 +1,188 @@
+"""Run folders of any task: load one, use it in several processes, or average its checkpoints.
+
+On a CPU, processes that translate side by side are faster than as many threads of one process.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clearhead.errors import FolderError
+from clearhead.folder import RunFolder
+from clearhead.machine import device_for, keep_freed_memory
+from clearhead.tasks.chat import Chatbot, ChatTask
+from clearhead.tasks.classification import ClassificationTask, Classifier
+from clearhead.tasks.corpus import Corpus
+from clearhead.tasks.fit import card
+from clearhead.tasks.pretraining import Filler, PretrainingTask
+from clearhead.tasks.task import Task, User
+from clearhead.tasks.translation import Translation, TranslationTask, Translator
+from clearhead.tasks.writing import Writer, WritingTask
+from clearhead.train import Chosen, mean_weights
+
+TASKS: dict[str, type[Task]] = {
+    "translation": TranslationTask,
+    "chat": ChatTask,
+    "classification": ClassificationTask,
+    "writing": WritingTask,
+    "pretraining": PretrainingTask,
+}
+USERS: dict[str, type[User]] = {
+    "translation": Translator,
+    "chat": Chatbot,
+    "classification": Classifier,
+    "writing": Writer,
+}
+PRETRAINED: dict[str, type[User]] = {
+    "encoder": Filler,
+    "decoder": Writer,
+}
+"""What a pre-trained model of each family can be used as."""
+MANY = 4_096
+"""Lines that take longer to translate than processes take to start."""
+
+
+def load(path: str | Path, device: str = "cpu") -> User:
+    """The Translator, Chatbot, Classifier, Writer or Filler in a run folder."""
+    config = RunFolder.open(path).config()
+    users = PRETRAINED if config.task == "pretraining" else USERS
+    use = config.model.family if config.task == "pretraining" else config.task
+    if use not in users:
+        raise FolderError(
+            f"{path} was pre-trained to fill gaps in text, and has no use of its own.",
+            f"Begin with it: clearhead train FILES --from {path} --into RUN",
+        )
+    return users[use].load(path, device=device)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Averaging:
+    """How the mean of checkpoints compares with the weights that were in use; `str()` says it."""
+
+    steps: tuple[int, ...]
+    """The updates after which the checkpoints were saved."""
+    n_wanted: int
+    before: str
+    """What the weights that were in use reach on the validation set."""
+    mean: str
+    former: Path | None
+    """Where the weights that were in use are kept; None if they still are in use."""
+
+    def __str__(self) -> str:
+        few = f", {len(self.steps)} of the {self.n_wanted} asked for"
+        outcome = (
+            f"it is in use now.\nThe former weights are kept in {self.former}"
+            if self.former
+            else "these stay in use."
+        )
+        return (
+            f"The mean of {len(self.steps)} checkpoints (updates {', '.join(map(str, self.steps))}"
+            f"{few if len(self.steps) < self.n_wanted else ''}) reaches {self.mean} on the "
+            f"validation set, the weights in use {self.before}: {outcome}"
+        )
+
+
+def average(run: str | Path, last: int = 5) -> Averaging:
+    """Use the mean of the newest checkpoints, if it is better than the weights in use.
+
+    Both are measured by the run's own judge on its validation set. With the mean come a new card
+    and a new temperature; the former weights are kept under another name.
+    """
+    folder = RunFolder.open(run)
+    with folder.lock():
+        steps = tuple(folder.checkpoints.steps()[-last:])
+        if not steps:
+            raise FolderError(
+                f"{folder.path} holds no checkpoints to average.",
+                f"Train with train.keep_checkpoints = {last}.",
+            )
+        if not folder.has_weights():
+            raise FolderError(
+                f"{folder.path} has not ended, so there are no weights to compare with.",
+                f"Train it to its end with: clearhead train {folder.path}",
+            )
+        config = folder.config()
+        task = TASKS[config.task]
+        corpus = Corpus(task, config.data, folder.path)
+        corpus.split()
+        judge, _ = corpus.judge(task(config, folder.tokenizers()))
+        model = folder.model(str(device_for(config.train.device)))
+        before = judge.rating(model)
+        weights = mean_weights(folder.checkpoints.open(step).tensors("weights") for step in steps)
+        model.load_state_dict(weights)
+        mean, former = judge.rating(model), None
+        if mean > before:
+            former = folder.keep_former_weights()
+            folder.write_weights(weights)
+            if judge.calibrated is not None:
+                config = judge.calibrated(model, config)
+                folder.write_config(config)
+            name = f"mean of the checkpoints {', '.join(map(str, steps))}"
+            chosen = Chosen(steps[-1], name, {"in use before": before, name: mean})
+            folder.log.write(chosen.line())
+            folder.write_card(card(folder, config, chosen))
+    return Averaging(
+        steps=steps,
+        n_wanted=last,
+        before=judge.worded(before),
+        mean=judge.worded(mean),
+        former=former,
+    )
+
+
+def in_workers(
+    runs: Sequence[str],
+    chunks: Iterable[Sequence[str]],
+    *,
+    n_workers: int,
+    int8: bool,
+    **options: Any,
+) -> Iterator[Translation]:
+    """The translations of chunks of texts, in order; at most a few chunks are read ahead."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(n_workers, context, initializer=begin) as pool:
+        waiting: deque[Future[list[Translation]]] = deque()
+        for chunk in chunks:
+            waiting.append(pool.submit(translated, tuple(runs), int8, list(chunk), options))
+            if len(waiting) > 2 * n_workers:
+                yield from waiting.popleft().result()
+        while waiting:
+            yield from waiting.popleft().result()
+
+
+def begin() -> None:
+    """Set up a worker: one thread, memory kept; Ctrl-C and the end come from the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=leave_with_parent, daemon=True).start()
+    torch.set_num_threads(1)
+    keep_freed_memory()
+
+
+def leave_with_parent() -> None:
+    """End this process with its parent, which when killed cannot say that all is done."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a worker was started by somebody"
+    parent.join()
+    os._exit(1)
+
+
+@cache
+def loaded(runs: tuple[str, ...], int8: bool) -> Translator:
+    """The translator, read once by each process."""
+    return Translator.load(*runs, int8=int8)
+
+
+def translated(
+    runs: tuple[str, ...], int8: bool, texts: list[str], options: dict[str, Any]
+) -> list[Translation]:
+    return loaded(runs, int8).translate(texts, **options)
