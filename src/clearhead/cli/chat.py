@@ -4,9 +4,8 @@ import json
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +14,7 @@ from clearhead.errors import TextError
 
 if TYPE_CHECKING:
     from clearhead.config import DecodeConfig
-    from clearhead.tasks import Chatbot
+    from clearhead.tasks import Chatbot, Continuation
 
 NO_DIGITS = str.maketrans("", "", "0123456789,")
 HELP = """/reset   forget what was said
@@ -189,13 +188,20 @@ def write(
     else:
         found = writer.write(prompt, decode, stop=stops, n_best=number)
         for one in (found, *found.alternatives):
-            values = asdict(one) | {"log_prob": one.log_prob}
+            values = details(one) | {"log_prob": one.log_prob}
             each = one.log_prob / max(1, len(one.log_probs))
             title = f"[seed {one.seed}: log-probability {one.log_prob:.1f}, {each:.2f} per token]"
             whole = f"{title}\n{one}\n"
             typer.echo(json.dumps(values, ensure_ascii=False) if as_json else whole)
     for note in found.notes:
         sys.stderr.write(f"{note}\n")
+
+
+def details(one: "Continuation") -> dict[str, Any]:
+    values = {
+        name: getattr(one, name) for name in ("prompt", "text", "tokens", "log_probs", "seed")
+    }
+    return values | {"alternatives": [*map(details, one.alternatives)], "notes": one.notes}
 
 
 def show(pieces: Iterable[str]) -> None:

@@ -4,17 +4,16 @@ An encoder–decoder learns answers to questions: its examples are the last two 
 alone learns whole conversations: marks tell who speaks, and the loss counts the bot's turns only.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from clearhead.config import Config, DecodeConfig, Given
+from clearhead.config import Config, DecodeConfig, Given, layered
 from clearhead.data.batches import Batches, ByLength, TextBatch, conversation_batch, pair_batch
 from clearhead.data.encoding import Encoding, Rows, conversation_encoding, pair_encoding
 from clearhead.data.examples import Conversation, Examples, Pair, conversations
-from clearhead.data.order import Ints
 from clearhead.data.store import Store, in_memory
 from clearhead.decode import laid_out, stream
 from clearhead.errors import TextError
@@ -23,6 +22,7 @@ from clearhead.model import Transformer
 from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.tasks.task import (
     DEFAULTS,
+    N_SAMPLES,
     Kept,
     Output,
     Perplexity,
@@ -30,7 +30,6 @@ from clearhead.tasks.task import (
     Tokenizers,
     User,
     value_of,
-    with_family,
 )
 from clearhead.text import USER
 from clearhead.train import Judge, Samples, mean_loss, next_token_loss, total_loss
@@ -41,7 +40,6 @@ LENGTH: int = DEFAULTS["chat"]["decode"]["max_length"]
 """Tokens of the longest reply where the settings name no number."""
 ENOUGH_TO_TELL = 1_000
 """Conversations that are looked at to see whether they are more than questions and answers."""
-N_SAMPLES = 3
 
 
 def read_conversations(*paths: str | Path) -> Examples[Conversation]:
@@ -242,31 +240,25 @@ class ChatTask(Task):
 
     name = "chat"
 
-    @staticmethod
-    def read(paths: Iterable[Path]) -> Examples[Conversation]:
-        return read_conversations(*paths)
+    read = staticmethod(read_conversations)
 
     @staticmethod
     def texts(example: Conversation) -> tuple[str, ...]:
         return example.turns
 
-    @property
-    def is_pairs(self) -> bool:
-        return self.config.model.family == "encoder-decoder"
-
     @classmethod
     def resolve(cls, decided: Given, examples: Iterator[Conversation], /) -> Config:
         """The family: encoder–decoder for pairs of question and answer, else a decoder."""
-        config = Config(**decided)
         if "family" in decided.get("model", {}):
-            return config
+            return Config(**decided)
         are_pairs = all(len(each.turns) == 2 for each in islice(examples, ENOUGH_TO_TELL))
-        return with_family(config, "encoder-decoder" if are_pairs else "decoder")
+        family = "encoder-decoder" if are_pairs else "decoder"
+        return Config(**layered(decided, {"model": {"family": family}}))
 
     @property
     def encoding(self) -> Encoding:
         """Pairs are the last two turns; long conversations lose their oldest turns."""
-        if self.is_pairs:
+        if self.config.model.reads:
             pairs = pair_encoding(*self.tokenizers)
             return Encoding(
                 lambda examples: pairs.encode([Pair(*each.turns[-2:]) for each in examples]),
@@ -286,13 +278,11 @@ class ChatTask(Task):
 
     def n_predictions(self, store: Store) -> int:
         """The tokens that the bot has to say, and an end for each example."""
-        n_tokens = store.n_tokens[1] if self.is_pairs else int(store.ids[1].values.sum())
+        n_tokens = store.n_tokens[1] if self.config.model.reads else int(store.ids[1].values.sum())
         return n_tokens + len(store)
 
     def batches(self, store: Store) -> Batches[TextBatch]:
-        made: Callable[[Store, Ints], TextBatch] = (
-            pair_batch if self.is_pairs else conversation_batch
-        )
+        made = pair_batch if self.config.model.reads else conversation_batch
         return ByLength(store, made, self.config.data.batch_tokens, self.config.train.seed)
 
     def judge(self, examples: list[Conversation], store: Store) -> Judge:

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, overload
 
 import torch
@@ -15,13 +14,13 @@ from clearhead import metrics
 from clearhead.config import Config, Given
 from clearhead.data.batches import Batches, ByLength, LabelBatch, label_batch
 from clearhead.data.encoding import Encoding, label_encoding
-from clearhead.data.examples import Examples, LabelledText, labelled
+from clearhead.data.examples import LabelledText, labelled
 from clearhead.data.store import Store
 from clearhead.errors import DataError, shown
 from clearhead.look import Look
 from clearhead.model import Transformer
 from clearhead.tasks.looking import Asked, look_at_reading
-from clearhead.tasks.task import Task, Tokenizers, User, in_chunks
+from clearhead.tasks.task import Task, Tokenizers, User, chunked
 from clearhead.train import Judge, Loss, label_loss, mean_loss
 
 BATCH_TOKENS = 8_192
@@ -84,7 +83,7 @@ class Classifier(User):
 
     def stream(self, texts: Iterable[str]) -> Iterator[Classification]:
         """Classifications in the order of the texts, while later texts are still being read."""
-        return self.in_chunks(in_chunks(texts))
+        return self.in_chunks(chunked(texts))
 
     def in_chunks(self, chunks: Iterable[Sequence[str]]) -> Iterator[Classification]:
         """The same for texts that come some at a time: no answer waits for the next chunk."""
@@ -105,12 +104,11 @@ class Classifier(User):
 
     def look(self, text: str, edit: Asked = None) -> Look:
         """Every number behind a classification."""
-        tokenizer = self.tokenizer
         return look_at_reading(
             self.model,
-            tokenizer,
+            self.tokenizer,
             text,
-            encode=lambda text: [*tokenizer.encode(text)[: self.limit], tokenizer.end],
+            encode=lambda text: [*self.tokenizer.encode(text)[: self.limit], self.tokenizer.end],
             task="classification",
             edit=edit,
             classes=self.labels,
@@ -121,11 +119,8 @@ class Classifier(User):
     def notes(self, text: str, n_tokens: int) -> tuple[str, ...]:
         if not text.strip():
             return ("the text is empty",)
-        return (
-            (f"only the first {self.limit} of {n_tokens:,} tokens were read",)
-            if n_tokens > self.limit
-            else ()
-        )
+        cut = f"only the first {self.limit} of {n_tokens:,} tokens were read"
+        return (cut,) if n_tokens > self.limit else ()
 
     @torch.no_grad()
     def scores(self, rows: Sequence[Sequence[int]]) -> Float[Tensor, "N C"]:
@@ -174,12 +169,8 @@ def fitted_temperature(
     def slope(log_temperature: float) -> float:
         at = torch.tensor(log_temperature, dtype=torch.float64, requires_grad=True)
         scaled = scores.double() / at.exp()
-        loss = (
-            F.binary_cross_entropy_with_logits(scaled, labels)
-            if several
-            else F.cross_entropy(scaled, labels)
-        )
-        return float(torch.autograd.grad(loss, at)[0])
+        loss = F.binary_cross_entropy_with_logits if several else F.cross_entropy
+        return float(torch.autograd.grad(loss(scaled, labels), at)[0])
 
     low, high = torch.tensor(TEMPERATURES).log().tolist()
     for _ in range(40):
@@ -200,9 +191,7 @@ class ClassificationTask(Task):
 
     name = "classification"
 
-    @staticmethod
-    def read(paths: Iterable[Path]) -> Examples[LabelledText]:
-        return labelled(*paths)
+    read = staticmethod(labelled)
 
     @staticmethod
     def texts(example: LabelledText) -> tuple[str, ...]:
@@ -241,16 +230,18 @@ class ClassificationTask(Task):
 
     @property
     def encoding(self) -> Encoding:
-        config = self.config
-        return label_encoding(self.tokenizers[0], config.labels.names, config.data.max_length)
+        return label_encoding(
+            self.tokenizers[0], self.config.labels.names, self.config.data.max_length
+        )
 
     def n_predictions(self, store: Store) -> int:
         """One for each text."""
         return len(store)
 
     def batches(self, store: Store) -> Batches[LabelBatch]:
-        config = self.config
-        return ByLength(store, label_batch, config.data.batch_tokens, config.train.seed)
+        return ByLength(
+            store, label_batch, self.config.data.batch_tokens, seed=self.config.train.seed
+        )
 
     @property
     def loss(self) -> Loss:

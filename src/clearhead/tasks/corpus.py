@@ -98,7 +98,7 @@ class Corpus:
             raise ConfigError(
                 "There is nothing to learn from: data.files is empty.", "Name the training files."
             )
-        self.examples = task.read(seen_from(folder, data.files))
+        self.examples = task.read(*seen_from(folder, data.files))
         if pipes := [path for path in self.examples.paths if is_pipe(path)]:
             raise DataError(
                 f"{shown(pipes[0])} is a pipe, and training reads its files several times.",
@@ -106,7 +106,7 @@ class Corpus:
             )
         self.stamps = stamps(self.examples.paths)
         named = seen_from(folder, data.validation_files)
-        self.validation: Iterable[Any] = task.read(named) if named else ()
+        self.validation: Iterable[Any] = task.read(*named) if named else ()
         self.held_out: Container[int] = ()
         self.n_training: int | None = None
         """Examples to learn from, if they have been counted."""
@@ -149,10 +149,8 @@ class Corpus:
 
     def tokenizers(self, config: TokenizerConfig) -> Tokenizers:
         """Learned from the training part: one for all sides, or one for each."""
-        if config.shared:
-            tokenizer = self.learned(slice(None), config)
-            return tokenizer, tokenizer
-        return self.learned(slice(0, 1), config), self.learned(slice(1, 2), config)
+        source = self.learned(slice(0, None if config.shared else 1), config)
+        return source, source if config.shared else self.learned(slice(1, 2), config)
 
     def learned(self, sides: slice, config: TokenizerConfig) -> Tokenizer:
         examples = map(self.task.texts, self.training("learning tokens"))

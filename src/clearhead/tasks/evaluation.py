@@ -14,11 +14,10 @@ from clearhead import metrics
 from clearhead.config import DecodeConfig
 from clearhead.data.examples import LabelledText, labelled, pairs, running_text
 from clearhead.errors import ConfigError, DataError, shown
-from clearhead.metrics import ClassScore, Score
 from clearhead.tasks.chat import Chatbot, read_conversations
 from clearhead.tasks.classification import Classifier, chosen_labels, probabilities
 from clearhead.tasks.runs import load
-from clearhead.tasks.task import Perplexity, User
+from clearhead.tasks.task import User
 from clearhead.tasks.translation import Translator
 from clearhead.tasks.writing import Writer
 
@@ -67,13 +66,16 @@ def evaluate(
     if isinstance(user, Classifier):
         return evaluate_labels(user, list(labelled(*files)))
     if isinstance(user, Chatbot):
-        return of_surprise(user.perplexity(each.turns for each in read_conversations(*files)))
-    if isinstance(user, Writer):
-        return of_surprise(user.perplexity(running_text(*files)))
-    raise ConfigError(
-        f"{user.name} is a {user.config.task} run, and there is no test for it.",
-        "Fine-tune it for a task first.",
-    )
+        found = user.perplexity(each.turns for each in read_conversations(*files))
+    elif isinstance(user, Writer):
+        found = user.perplexity(running_text(*files))
+    else:
+        raise ConfigError(
+            f"{user.name} is a {user.config.task} run, and there is no test for it.",
+            "Fine-tune it for a task first.",
+        )
+    names = "perplexity", "nats_per_token", "bits_per_byte", "tokens", "bytes"
+    return Evaluation(scores={name: getattr(found, name) for name in names}, text=str(found))
 
 
 def evaluate_translations(
@@ -122,7 +124,10 @@ def evaluate_labels(classifier: Classifier, examples: Sequence[LabelledText]) ->
     scores = [exact]
     confused: Confusions = {}
     if several:
-        scores = [replace(exact, name="all labels right"), micro_f1(found, right)]
+        hits = sum(len(set(said) & set(true)) for said, true in zip(found, right, strict=True))
+        n_labels = sum(map(len, [*found, *right]))
+        micro_f1 = metrics.Score("micro F1", metrics.percent(2 * hits, n_labels))
+        scores = [replace(exact, name="all labels right"), micro_f1]
     else:
         confused = metrics.confusion([each[0] for each in found], [each[0] for each in right])
     scores.append(metrics.mean_f1(labels))
@@ -147,16 +152,11 @@ def evaluate_labels(classifier: Classifier, examples: Sequence[LabelledText]) ->
     )
 
 
-def of_surprise(found: Perplexity) -> Evaluation:
-    names = "perplexity", "nats_per_token", "bits_per_byte", "tokens", "bytes"
-    return Evaluation(scores={name: getattr(found, name) for name in names}, text=str(found))
-
-
-def by_name(scores: Sequence[Score]) -> dict[str, Any]:
+def by_name(scores: Sequence[metrics.Score]) -> dict[str, Any]:
     return {one.name: {"value": one.value, "signature": one.signature} for one in scores}
 
 
-def table(labels: Mapping[str, ClassScore]) -> Iterator[str]:
+def table(labels: Mapping[str, metrics.ClassScore]) -> Iterator[str]:
     """How each label fared, a line for each."""
     width = max(map(len, map(short, ["label", *labels])))
     yield f"{'label':<{width}}  precision  recall     F1   texts"
@@ -189,13 +189,6 @@ def mistakes(confused: Confusions) -> Iterator[str]:
 
 def short(label: str) -> str:
     return label if len(label) <= WIDEST else label[: WIDEST - 1] + "…"
-
-
-def micro_f1(found: Sequence[tuple[str, ...]], right: Sequence[tuple[str, ...]]) -> Score:
-    """F1 over all labels of all texts together."""
-    hits = sum(len(set(said) & set(true)) for said, true in zip(found, right, strict=True))
-    n_labels = sum(map(len, found)) + sum(map(len, right))
-    return Score("micro F1", metrics.percent(2 * hits, n_labels))
 
 
 def confidences(
@@ -234,15 +227,12 @@ class HeadMap:
     """How much the loss rises, and how much BLEU changes."""
 
     def __str__(self) -> str:
-        lines = [
-            f"as it is: loss {self.loss:.4f}, BLEU {self.bleu:.1f}; change of both without each head:"
-        ]
         parts: dict[str, list[str]] = {}
         for path, (loss, bleu) in self.changes.items():
             parts.setdefault(path.rpartition(".")[0], []).append(f"{loss:+.3f} {bleu:+6.1f}")
-        return "\n".join(
-            lines + [f"{part.ljust(16)}  {'   '.join(cells)}" for part, cells in parts.items()]
-        )
+        as_it_is = f"as it is: loss {self.loss:.4f}, BLEU {self.bleu:.1f}; "
+        lines = [f"{part.ljust(16)}  {'   '.join(cells)}" for part, cells in parts.items()]
+        return "\n".join([f"{as_it_is}change of both without each head:", *lines])
 
 
 @torch.no_grad()
@@ -279,5 +269,5 @@ def loss_and_bleu(translator: Translator, pairs: Sequence[tuple[str, str]]) -> t
     sources, references = zip(*pairs, strict=True)
     n_tokens = sum(len(ids) + 1 for ids in translator.target.encode_batch(list(references)))
     found = translator.translate(list(sources), beam=1, guard=False)
-    score = metrics.bleu([each.text for each in found], list(references)).value
-    return -sum(translator.score(list(pairs))) / n_tokens, score
+    score = metrics.bleu([*map(str, found)], references)
+    return -sum(translator.score(pairs)) / n_tokens, score.value

@@ -15,11 +15,12 @@ from clearhead.data.lines import Progress
 from clearhead.data.store import STORE_FORMAT, Store
 from clearhead.errors import ConfigError, DataError, NotFiniteError
 from clearhead.folder import Inheritance, RunFolder, RunPlan
+from clearhead.look.film import frame
 from clearhead.machine import device_for, keep_freed_memory
 from clearhead.model import build
 from clearhead.tasks.corpus import Corpus, digest
 from clearhead.tasks.inherit import Inherited, inherit, like, started_from
-from clearhead.tasks.looking import Camera
+from clearhead.tasks.looking import probes
 from clearhead.tasks.task import Task, decide, with_vocabularies
 from clearhead.train import (
     Chosen,
@@ -85,8 +86,7 @@ def fit(
                 ranks=ranks,
                 stop=stop,
             )
-            notes = about(store, validation)
-            yield from recorded(job, folder, config=config, plan=plan, notes=notes)
+            yield from recorded(job, folder, config, plan, notes=about(store, validation))
 
 
 def decided_for(task: str, given: Given, into: Path) -> Given:
@@ -196,7 +196,7 @@ def refuse_other_examples(plan: RunPlan, fingerprint: str, folder: RunFolder) ->
 
 
 def recorded(
-    job: Job, folder: RunFolder, *, config: Config, plan: RunPlan, notes: list[Note]
+    job: Job, folder: RunFolder, config: Config, plan: RunPlan, *, notes: list[Note]
 ) -> Iterator[Report]:
     """The reports of the training, each written to the log; at the end, the weights and the
     card."""
@@ -212,11 +212,12 @@ def recorded(
             if note.line() not in logged:
                 folder.log.write(note.line())
     yield from notes
-    camera = Camera(job, folder, step)
+    if filmed := probes(job):
+        folder.film.cut(step)
     try:
         for report in train(job):
-            if isinstance(report, Validation):
-                camera.shoot(report)
+            if isinstance(report, Validation) and filmed:
+                folder.film.write(frame(job.model, filmed, report.step, report.loss))
             weights = gathered(job.model.state_dict()) if isinstance(report, Chosen) else {}
             if job.ranks.first:
                 is_known = isinstance(report, Correction) and report in job.corrections
@@ -265,8 +266,9 @@ def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
         *([] if data.validation_files else [held_out]),
         *reached(last.get("validation"), chosen),
         f"- in use: {chosen.weights}",
+        "",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def history(other: Inheritance | None, step: dict[str, Any] | None) -> Iterable[str]:
@@ -277,8 +279,8 @@ def history(other: Inheritance | None, step: dict[str, Any] | None) -> Iterable[
             f"{len(other.left)} left, {len(other.new)} new"
         )
     if step:
-        minutes = step["seconds"] / 60
-        yield f"- {step['step']:,} updates, {step['epoch']:.1f} passes, {minutes:.1f} minutes"
+        minutes = f"{step['seconds'] / 60:.1f} minutes"
+        yield f"- {step['step']:,} updates, {step['epoch']:.1f} passes, {minutes}"
 
 
 def reached(validation: dict[str, Any] | None, chosen: Chosen) -> Iterable[str]:

@@ -9,21 +9,18 @@ from itertools import islice
 from typing import Any
 
 from clearhead.config import DecodeConfig
-from clearhead.data.batches import Batch, Batches
 from clearhead.decode import BeamRecord, FlatTransformer, Hypothesis, Ranking, decode
-from clearhead.folder import RunFolder
 from clearhead.look import Look, SearchTree, Token, replayed, search_tree, tokens
 from clearhead.look.edits import Edits, edits_of
-from clearhead.look.film import LONGEST, Probe, frame
+from clearhead.look.film import LONGEST, Probe
 from clearhead.model import Edit, Trace, Transformer
 from clearhead.text import PAD, Tokenizer
-from clearhead.train import Job, Validation
+from clearhead.train import Job
 
 Encode = Callable[[str], Sequence[int]]
 """A text as the model reads it."""
 Asked = str | Sequence[str] | Mapping[str, Edit] | None
 """Edits by name, or functions by the path of what they change."""
-N_PROBES = 3
 MOST_HEADS = 512
 """Heads in all layers together; beyond, a film would take more than some megabytes."""
 
@@ -51,7 +48,7 @@ def look_at_writing(
 
     def looked(edits: Edits) -> Look:
         source = list(encode(edits.swapped(text)))
-        found, beam = (None, None)
+        found, beam = None, None
         if target is None:
             found, beam = decoded_with_tree(
                 flat, own, source, options=options, edits=edits, search=search
@@ -150,35 +147,22 @@ def with_before(looked: Callable[[Edits], Look], edits: Edits) -> Look:
     return replace(looked(edits), before=looked(Edits())) if edits.names else looked(edits)
 
 
-class Camera:
-    """Writes a frame of every head at each validation; several processes or a huge model: none."""
+def probes(job: Job) -> list[Probe]:
+    """Some examples of a good length to film each head on, cut to what a frame holds.
 
-    def __init__(self, job: Job, folder: RunFolder, step: int) -> None:
-        self.job, self.film = job, folder.film
-        config = job.model.config
-        n_heads = config.n_heads * (config.n_encoder_layers + 2 * config.n_decoder_layers)
-        is_on = job.config.film and job.ranks.world == 1 and n_heads <= MOST_HEADS
-        self.probes = probes(job.batches) if is_on else []
-        if self.probes:
-            self.film.cut(step)
-
-    def shoot(self, report: Validation) -> None:
-        if self.probes:
-            self.film.write(frame(self.job.model, self.probes, report.step, report.loss))
-
-
-def probes(batches: Batches[Any]) -> list[Probe]:
-    """Some examples of a good length, cut to what a frame holds."""
-    chosen: Batch | None = None
-    for batch in islice(batches.fixed(), 200):
-        chosen = batch
+    A run of several processes, or a huge model, is not filmed.
+    """
+    config = job.model.config
+    n_heads = config.n_heads * (config.n_encoder_layers + 2 * config.n_decoder_layers)
+    if not job.config.film or job.ranks.world > 1 or n_heads > MOST_HEADS:
+        return []
+    batch: Any = None
+    for batch in islice(job.batches.fixed(), 200):
         if max(len(side) for side in sides(batch, 0)) >= LONGEST - 3:
             break
-    if chosen is None:
-        return []
-    n_rows = len(chosen.indices)
-    rows = sorted({0, n_rows // 2, n_rows - 1})[:N_PROBES]
-    return [Probe(*(tuple(side[:LONGEST]) for side in sides(chosen, row))) for row in rows]
+    n_rows = len(batch.indices) if batch else 0
+    rows = sorted({0, n_rows // 2, n_rows - 1}) if batch else []
+    return [Probe(*(tuple(side[:LONGEST]) for side in sides(batch, row))) for row in rows]
 
 
 def sides(batch: Any, row: int) -> list[list[int]]:

@@ -42,12 +42,10 @@ USERS: dict[str, type[User]] = {
     "chat": Chatbot,
     "classification": Classifier,
     "writing": Writer,
-}
-PRETRAINED: dict[str, type[User]] = {
     "encoder": Filler,
     "decoder": Writer,
 }
-"""What a pre-trained model of each family can be used as."""
+"""What a run of each task can be used as, and a pre-trained model of each family."""
 MANY = 4_096
 """Lines that take longer to translate than processes take to start."""
 
@@ -55,14 +53,13 @@ MANY = 4_096
 def load(path: str | Path, device: str = "cpu") -> User:
     """The Translator, Chatbot, Classifier, Writer or Filler in a run folder."""
     config = RunFolder.open(path).config()
-    users = PRETRAINED if config.task == "pretraining" else USERS
     use = config.model.family if config.task == "pretraining" else config.task
-    if use not in users:
+    if use not in USERS:
         raise FolderError(
             f"{path} was pre-trained to fill gaps in text, and has no use of its own.",
             f"Begin with it: clearhead train FILES --from {path} --into RUN",
         )
-    return users[use].load(path, device=device)
+    return USERS[use].load(path, device=device)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -24,6 +25,8 @@ Tokenizers = tuple[Tokenizer, Tokenizer]
 """The source's and the target's, which may be the same."""
 CHUNK = 2_048
 """Texts read ahead of the model: enough to find some of like length, few enough to answer soon."""
+N_SAMPLES = 3
+"""Examples whose outputs are shown at each validation."""
 T = TypeVar("T")
 V = TypeVar("V")
 DEFAULTS: dict[str, Given] = {
@@ -60,10 +63,9 @@ def decide(task: str, given: Given, inherited: Given | None = None) -> Given:
     `inherited` are the settings that it takes over from a run that it begins with. What is not
     decided is open: the plan may choose it, and else the default in `config.py` holds.
     """
-    settings = spelled_out(given)
     size = PRESETS[given["size"]] if "size" in given else {}
     beginnings = () if inherited is None else (inherited, FINE_TUNING)
-    return layered(DEFAULTS.get(task, {}), size, *beginnings, settings, {"task": task})
+    return layered(DEFAULTS.get(task, {}), size, *beginnings, spelled_out(given), {"task": task})
 
 
 class Task(ABC):
@@ -76,7 +78,7 @@ class Task(ABC):
 
     @staticmethod
     @abstractmethod
-    def read(paths: Iterable[Path]) -> Examples[Any]:
+    def read(*paths: Path) -> Examples[Any]:
         """The examples in files."""
 
     @staticmethod
@@ -106,16 +108,11 @@ class Task(ABC):
 
     @property
     def loss(self) -> Loss:
-        train = self.config.train
-        return next_token_loss(train.label_smoothing, train.word_dropout)
+        return next_token_loss(self.config.train.label_smoothing, self.config.train.word_dropout)
 
     @abstractmethod
     def judge(self, examples: list[Any], store: Store) -> Judge:
         """What validation measures, on these examples."""
-
-
-def with_family(config: Config, family: str) -> Config:
-    return config.but(model=config.model.but(family=family))
 
 
 def with_vocabularies(config: Config, tokenizers: Tokenizers) -> Config:
@@ -190,7 +187,7 @@ class User(ABC):
         )
 
 
-def in_chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+def chunked(texts: Iterable[str]) -> Iterator[list[str]]:
     """The texts, some at a time."""
     rest = iter(texts)
     return iter(lambda: list(islice(rest, CHUNK)), [])
@@ -211,8 +208,7 @@ class Kept(Generic[T, V]):
 def value_of(generator: Generator[T, None, V]) -> V:
     """The value of a generator, all items of which are taken at once."""
     kept = Kept(generator)
-    for _ in kept:
-        pass
+    deque(kept, maxlen=0)
     return kept.value
 
 

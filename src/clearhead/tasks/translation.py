@@ -3,16 +3,15 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self, overload
 
 from clearhead import metrics
-from clearhead.config import Config, DecodeConfig, Given
+from clearhead.config import Config, DecodeConfig, Given, layered
 from clearhead.data.batches import Batches, ByLength, PairBatch, Recut, pair_batch
 from clearhead.data.encoding import Encoding, pair_encoding
-from clearhead.data.examples import Examples, Pair, pairs
+from clearhead.data.examples import Pair, pairs
 from clearhead.data.store import Store
 from clearhead.decode import Hypothesis, decode, laid_out, score
 from clearhead.errors import ConfigError, TextError, shown
@@ -20,7 +19,7 @@ from clearhead.folder import RunFolder
 from clearhead.look import Alignment, Look, align, tokens
 from clearhead.model import Transformer
 from clearhead.tasks.looking import Asked, look_at_writing
-from clearhead.tasks.task import Output, Task, Tokenizers, User, in_chunks, with_family
+from clearhead.tasks.task import N_SAMPLES, Output, Task, Tokenizers, User, chunked
 from clearhead.text import END, START, Tokenizer, fitting_parts
 from clearhead.train import Judge, Samples, mean_loss, next_token_loss
 
@@ -141,7 +140,7 @@ class Translator(User):
 
     def stream(self, texts: Iterable[str], **options: Any) -> Iterator[Translation]:
         """One translation for each text, in order, while later texts are still being read."""
-        return self.in_chunks(in_chunks(texts), **options)
+        return self.in_chunks(chunked(texts), **options)
 
     def in_chunks(
         self,
@@ -292,7 +291,6 @@ def ended(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
 
 GREEDY = DecodeConfig(beam=1, max_extra=10, guard=False)
 """Quick and plain: what validation asks is whether the model has become better."""
-N_SAMPLES = 3
 
 
 class TranslationTask(Task):
@@ -300,9 +298,7 @@ class TranslationTask(Task):
 
     name = "translation"
 
-    @staticmethod
-    def read(paths: Iterable[Path]) -> Examples[Pair]:
-        return pairs(*paths)
+    read = staticmethod(pairs)
 
     @staticmethod
     def texts(example: Pair) -> tuple[str, ...]:
@@ -310,7 +306,7 @@ class TranslationTask(Task):
 
     @classmethod
     def resolve(cls, decided: Given, _examples: Iterator[Pair], /) -> Config:
-        return with_family(Config(**decided), "encoder-decoder")
+        return Config(**layered(decided, {"model": {"family": "encoder-decoder"}}))
 
     @property
     def encoding(self) -> Encoding:
@@ -333,7 +329,7 @@ class TranslationTask(Task):
             found = decode(model, ended(source, texts), GREEDY)
             return [target.decode(best[0].ids) for best in found]
 
-        def bleu(some: list[Pair], model: Transformer) -> float:
+        def bleu(model: Transformer, some: list[Pair]) -> float:
             hypotheses = translated(model, [pair.source for pair in some])
             return metrics.bleu(hypotheses, [pair.target for pair in some]).value
 
@@ -345,8 +341,8 @@ class TranslationTask(Task):
         return Judge(
             loss=mean_loss(next_token_loss(), self.batches(store)),
             name="BLEU",
-            score=partial(bleu, sample),
-            full_score=partial(bleu, examples),
+            score=lambda model: bleu(model, sample),
+            full_score=lambda model: bleu(model, examples),
             effort=len(examples) / len(sample),
             samples=samples,
         )

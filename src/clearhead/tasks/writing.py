@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from clearhead.config import Config, DecodeConfig, Given
+from clearhead.config import Config, DecodeConfig, Given, layered
 from clearhead.data.batches import Batches, TextBatch, Windows
 from clearhead.data.encoding import Encoding, text_encoding
-from clearhead.data.examples import Examples, running_text
+from clearhead.data.examples import running_text
 from clearhead.data.store import Store
 from clearhead.decode import laid_out, stream
 from clearhead.errors import ConfigError
@@ -26,7 +25,6 @@ from clearhead.tasks.task import (
     Tokenizers,
     User,
     value_of,
-    with_family,
 )
 from clearhead.text import Tokenizer
 from clearhead.train import Judge, Samples, mean_loss, next_token_loss, total_loss
@@ -97,9 +95,9 @@ class Writer(User):
                 f"{asked.n_best} continuations would all be the same at temperature 0.",
                 "Use decode.temperature = 0.8.",
             )
-        seeds = range(asked.seed, asked.seed + asked.n_best)
         first, *others = [
-            value_of(self.stream(prompt, asked.but(seed=seed), stop=stop)) for seed in seeds
+            value_of(self.stream(prompt, asked.but(seed=seed), stop=stop))
+            for seed in range(asked.seed, asked.seed + asked.n_best)
         ]
         return replace(first, alternatives=tuple(others))
 
@@ -271,9 +269,7 @@ class WritingTask(Task):
 
     name = "writing"
 
-    @staticmethod
-    def read(paths: Iterable[Path]) -> Examples[str]:
-        return running_text(*paths)
+    read = staticmethod(running_text)
 
     @staticmethod
     def texts(example: str) -> tuple[str, ...]:
@@ -281,7 +277,7 @@ class WritingTask(Task):
 
     @classmethod
     def resolve(cls, decided: Given, _examples: Iterator[str], /) -> Config:
-        return with_family(Config(**decided), "decoder")
+        return Config(**layered(decided, {"model": {"family": "decoder"}}))
 
     @property
     def encoding(self) -> Encoding:
