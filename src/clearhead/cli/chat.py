@@ -191,8 +191,7 @@ def write(
             values = details(one) | {"log_prob": one.log_prob}
             each = one.log_prob / max(1, len(one.log_probs))
             title = f"[seed {one.seed}: log-probability {one.log_prob:.1f}, {each:.2f} per token]"
-            whole = f"{title}\n{one}\n"
-            typer.echo(json.dumps(values, ensure_ascii=False) if as_json else whole)
+            typer.echo(json.dumps(values, ensure_ascii=False) if as_json else f"{title}\n{one}\n")
     for note in found.notes:
         sys.stderr.write(f"{note}\n")
 

@@ -48,7 +48,7 @@ class HeldOut:
         """The examples as they are, while they are counted and chosen from."""
         for chunk in chunks(examples):
             numbers = np.arange(self.n_examples, self.n_examples + len(chunk))
-            most = self.limit(self.n_examples + 1)
+            most = int(self.share(self.n_examples + 1) * 2**64)
             rows = zip(numbers.tolist(), mix(numbers).tolist(), chunk, strict=True)
             self.may_be_held += [row for row in rows if row[1] < most]
             self.last.extend(chunk)
@@ -56,12 +56,9 @@ class HeldOut:
             yield from chunk
 
     def share(self, n_examples: int) -> float:
+        """How many of so many examples are held out: those whose 64-bit key is below this share."""
         most = max(self.data.validation_share, 1.5 / n_examples)
         return min(most, self.data.validation_limit / n_examples)
-
-    def limit(self, n_examples: int) -> int:
-        """The key below which one of so many examples is held out."""
-        return int(self.share(n_examples) * 2**64)
 
     def chosen(self) -> tuple[Container[int], list[Any]]:
         """The numbers of those held out, and they themselves; one at least is, and one is not."""
@@ -75,7 +72,7 @@ class HeldOut:
         if isinstance(self.last[-1], str):
             n_held = min(max(1, round(self.share(n_examples) * n_examples)), n_examples - 1)
             return range(n_examples - n_held, n_examples), list(self.last)[-n_held:]
-        limit = self.limit(n_examples)
+        limit = int(self.share(n_examples) * 2**64)
         found = {number: example for number, key, example in self.may_be_held if key < limit}
         if len(found) == n_examples:
             del found[0]
@@ -98,15 +95,18 @@ class Corpus:
             raise ConfigError(
                 "There is nothing to learn from: data.files is empty.", "Name the training files."
             )
-        self.examples = task.read(*seen_from(folder, data.files))
+        files, validation_files = (
+            [Path(os.path.relpath(folder / file)) for file in each]
+            for each in (data.files, data.validation_files)
+        )
+        self.examples = task.read(*files)
         if pipes := [path for path in self.examples.paths if is_pipe(path)]:
             raise DataError(
                 f"{shown(pipes[0])} is a pipe, and training reads its files several times.",
                 "Save it to a file and give that.",
             )
         self.stamps = stamps(self.examples.paths)
-        named = seen_from(folder, data.validation_files)
-        self.validation: Iterable[Any] = task.read(*named) if named else ()
+        self.validation: Iterable[Any] = task.read(*validation_files) if validation_files else ()
         self.held_out: Container[int] = ()
         self.n_training: int | None = None
         """Examples to learn from, if they have been counted."""
@@ -193,10 +193,6 @@ class Corpus:
         """What validation measures, on the examples that are neither empty nor too long."""
         store, kept = in_memory(self.validation, task.encoding, self.data.max_length)
         return task.judge(kept, store), store
-
-
-def seen_from(folder: Path, files: Iterable[str]) -> list[Path]:
-    return [Path(os.path.relpath(folder / file)) for file in files]
 
 
 def stamps(paths: Iterable[str]) -> list[tuple[int, int]]:

@@ -241,7 +241,7 @@ def ablate_heads(
     pairs: Sequence[tuple[str, str]],
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> HeadMap:
-    """Each head silenced in turn: its slice of W_O set to zero, which is the same as no output, and fast."""
+    """Each head silenced in turn (ablation): its slice of W_O is zero, so that it adds nothing."""
     model = deepcopy(translator.models[0])
     muted = type(translator)([model], translator.tokenizers, translator.config)
     loss, bleu = loss_and_bleu(muted, pairs)

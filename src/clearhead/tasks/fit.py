@@ -60,7 +60,13 @@ def fit(
         if ranks.first and config != folder.config():
             folder.write_config(config)
         made = task(config, folder.tokenizers())
-        refuse_other_examples(plan, corpus.fingerprint(made), folder)
+        # a place in the data means nothing in other data; earlier versions named them otherwise
+        is_named = plan.examples.startswith(f"{STORE_FORMAT}-")
+        if is_named and plan.examples != corpus.fingerprint(made):
+            raise DataError(
+                f"The training examples are not those that {folder.path} was begun with.",
+                "Put the files back as they were, or begin anew with another --into.",
+            )
         seconds = None if plan.seconds is None else parse_budget(config.train.budget).seconds
         yield Plan(config, plan.steps, seconds, plan.reasons)
         corpus.split()
@@ -186,15 +192,6 @@ def may_change(name: str, before: Any, after: Any) -> bool:
     return section in SECTIONS and mark(section, setting) is Mark.FREE
 
 
-def refuse_other_examples(plan: RunPlan, fingerprint: str, folder: RunFolder) -> None:
-    """A place in the data means nothing in other data; earlier versions named them otherwise."""
-    if plan.examples.startswith(f"{STORE_FORMAT}-") and plan.examples != fingerprint:
-        raise DataError(
-            f"The training examples are not those that {folder.path} was begun with.",
-            "Put the files back as they were, or begin anew with another --into.",
-        )
-
-
 def recorded(
     job: Job, folder: RunFolder, config: Config, plan: RunPlan, *, notes: list[Note]
 ) -> Iterator[Report]:
@@ -253,8 +250,8 @@ def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
     lines = [
         f"# {folder.path.name}",
         "",
-        f"A {config.task} model made with clearhead {__version__}: {model.family}, {layers} layers, "
-        f"width {model.d_model}, {model.n_heads} heads, {model.vocab_size:,} tokens.",
+        f"A {config.task} model made with clearhead {__version__}: {model.family}, "
+        f"{layers} layers, width {model.d_model}, {model.n_heads} heads, {model.vocab_size:,} tokens.",
         "",
         "## Trained on",
         *(f"- {described_file(folder.path / file)}" for file in data.files),
@@ -284,7 +281,7 @@ def history(other: Inheritance | None, step: dict[str, Any] | None) -> Iterable[
 
 
 def reached(validation: dict[str, Any] | None, chosen: Chosen) -> Iterable[str]:
-    """The last validation, and the candidates' scores: minus the loss if nothing else is measured."""
+    """The last validation, and the candidates' scores: minus the loss if there are no others."""
     if validation:
         loss, perplexity = validation["loss"], validation["perplexity"]
         yield f"- loss {loss:.4f}, perplexity {perplexity:.2f} after the last update"

@@ -40,8 +40,9 @@ def look_at_writing(
 ) -> Look:
     """A look at what a model writes for a text, or at how it finds a given target (plain ids).
 
-    `encode` makes what the model reads: the encoder's source, or the context that a decoder goes on
-    from. Edits are in force while it writes, so that text and picture agree.
+    The target is ids without special tokens. `encode` makes what the model reads: the encoder's
+    source, or the context that a decoder goes on from. Edits are in force while it writes, so that
+    text and picture agree.
     """
     own = tokenizers[1]
     end = search.get("end", own.end)

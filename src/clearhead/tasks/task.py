@@ -51,7 +51,7 @@ DEFAULTS: dict[str, Given] = {
         "decode": {"beam": 1, "temperature": 0.8, "min_p": 0.05, "max_length": 200, "guard": False},
     },
 }
-"""Where a task does better with other settings than those of `config.py`, which suit translation."""
+"""Where a task does better with other settings than those of `config.py`."""
 
 FINE_TUNING: Given = {"train": {"learning_rate": 1e-3, "muon_learning_rate": 0.005}}
 """Smaller steps, whatever the task, for weights that another run has learned."""

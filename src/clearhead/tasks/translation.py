@@ -112,8 +112,8 @@ class Translator(User):
             cls.refuse_others(folder, config)
             if config.tokenizer.fingerprint != configs[0].tokenizer.fingerprint:
                 raise ConfigError(
-                    f"{folder.path} and {folders[0].path} have different tokenizers, so they cannot "
-                    f"decide together.",
+                    f"{folder.path} and {folders[0].path} have different tokenizers, so "
+                    f"they cannot decide together.",
                     "Train them from the same files and tokenizer settings.",
                 )
         models = [folder.model(device) for folder in folders]
