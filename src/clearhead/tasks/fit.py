@@ -13,12 +13,13 @@ from clearhead.config import SECTIONS, Config, Given, Mark, TrainConfig, layered
 from clearhead.data.batches import Batches
 from clearhead.data.lines import Progress
 from clearhead.data.store import STORE_FORMAT, Store
+from clearhead.disk import sha256_of
 from clearhead.errors import ConfigError, DataError, NotFiniteError
 from clearhead.folder import Inheritance, RunFolder, RunPlan
 from clearhead.look.film import frame
 from clearhead.machine import device_for, keep_freed_memory
 from clearhead.model import build
-from clearhead.tasks.corpus import Corpus, digest
+from clearhead.tasks.corpus import Corpus
 from clearhead.tasks.inherit import Inherited, inherit, like, started_from
 from clearhead.tasks.looking import probes
 from clearhead.tasks.task import Task, decide, with_vocabularies
@@ -294,4 +295,4 @@ def described_file(path: Path) -> str:
     """A file by its name, size and hash; not by its place, which is nobody's business."""
     if not path.is_file():
         return path.name
-    return f"{path.name}: {path.stat().st_size:,} bytes, SHA-256 {digest(path)}"
+    return f"{path.name}: {path.stat().st_size:,} bytes, SHA-256 {sha256_of(path)}"
