@@ -212,9 +212,10 @@ PRESETS: dict[str, Given] = {
 """The named sizes: two for small data and no GPU, which are pre-norm as the defaults are, and the
 paper's two.
 
-The paper's are post-norm, which does not learn at the default rates, so they bring their own: Adam,
-and as its peak what the paper's schedule peaks at, 1 / sqrt(d_model * 4000). They warm up for a
-share of the run and not for the paper's 4,000 updates, which a short run would not live to see.
+The paper's are post-norm, and the default rates were found on pre-norm models. So they bring what
+the paper trained them with: Adam, and as its peak that of the paper's schedule,
+1 / sqrt(d_model * 4000). They warm up for a share of the run and not for the paper's 4,000 updates,
+which a short run would not live to see. All of it is for long runs: docs/LOG.md has a short one.
 """
 
 

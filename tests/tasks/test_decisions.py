@@ -108,9 +108,7 @@ def test_a_named_size_fixes_the_size_whatever_the_budget(size, task, budget):
 
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("task", TASKS)
-def test_small_models_are_pre_norm_and_the_papers_bring_post_norm_with_rates_that_suit_it(
-    task, budget
-):
+def test_small_models_are_pre_norm_and_the_papers_bring_post_norm_and_their_rates(task, budget):
     for size in ("", "tiny", "small"):
         found = resolved(task, {"size": size} if size else {}, budget)
         assert (found["model.norm"], found["model.init"]) == ("pre", "small")
