@@ -172,6 +172,13 @@ def test_the_least_recently_used_stores_go_when_the_cache_outgrows_its_size(tmp_
     assert {path.name for path in tmp_path.iterdir()} == kept, "none that was just used"
 
 
+def test_pruning_does_not_stumble_over_what_vanishes_meanwhile(tmp_path, encoding):
+    store = prepare(tmp_path / "first", PAIRS, encoding)
+    (tmp_path / store.fingerprint / "0.ids").unlink()
+    (tmp_path / store.fingerprint / "0.ids").symlink_to("nowhere")
+    assert prepare(tmp_path / "second", PAIRS, encoding, cache_size=0.0)
+
+
 def test_a_store_that_is_used_again_is_not_the_least_recently_used(tmp_path, encoding):
     stores = [prepare(tmp_path / name, PAIRS, encoding) for name in ("first", "second")]
     for store in stores:

@@ -281,10 +281,13 @@ def is_whole(path: Path) -> bool:
 
 def prune(cache: Path, cache_size: float, keep: Path) -> None:
     """Remove the least recently used stores until the others fit; never those used just now."""
-    stores = [(meta.stat().st_mtime, meta.parent) for meta in cache.glob(f"*/{META}")]
-    sizes = {path: sum(file.stat().st_size for file in path.iterdir()) for _, path in stores}
-    total = sum(sizes.values())
-    for used, path in sorted(stores):
+    stores = []
+    for meta in cache.glob(f"*/{META}"):
+        with suppress(FileNotFoundError):  # another process may be removing it
+            size = sum(file.stat().st_size for file in meta.parent.iterdir())
+            stores.append((meta.stat().st_mtime, meta.parent, size))
+    total = sum(size for *_, size in stores)
+    for used, path, size in sorted(stores):
         if total > cache_size and path != keep and time.time() - used > IN_USE:
             discard(path)
-            total -= sizes[path]
+            total -= size
