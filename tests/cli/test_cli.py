@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from clearhead import __version__, cli
-from clearhead.cli.main import main
-from clearhead.cli.options import one_value_each
+from clearhead.cli.main import app, main
+from clearhead.cli.verb import GROUPS, one_value_each
 from clearhead.errors import ClearheadError
 
 
@@ -28,7 +28,7 @@ def files(tmp_path):
 
 def test_help_names_every_verb_and_imports_nothing_heavy():
     code = (
-        "import sys; from clearhead.cli.main import main; code = main(['--help']);"
+        "import sys; from clearhead.cli.main import app, main; code = main(['--help']);"
         "heavy = {'torch', 'numpy', 'tokenizers'} & set(sys.modules); sys.exit(code or bool(heavy))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -36,10 +36,28 @@ def test_help_names_every_verb_and_imports_nothing_heavy():
     assert "doctor" in run.stdout
 
 
+def test_every_verb_stands_in_one_group_of_the_help():
+    verbs = [command.callback.__name__ for command in app.registered_commands]
+    assert sorted(verbs) == sorted(verb for group in GROUPS.values() for verb in group)
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("verb", [verb for group in GROUPS.values() for verb in group])
+def test_help_keeps_within_the_terminal_but_for_examples_to_copy(
+    verb, columns, monkeypatch, capsys
+):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main([verb, "--help"]) == 0
+    told = capsys.readouterr().out
+    assert "Examples:\n  clearhead " in told
+    kept = [line for line in told.splitlines() if not line.startswith("  clearhead ")]
+    assert max(map(len, kept)) <= columns
+
+
 @pytest.mark.parametrize("module", sorted(Path(cli.__file__).parent.glob("*.py")), ids=str)
 def test_no_verb_imports_a_verb(module):
     found = re.findall(r"from clearhead\.cli(?:\.| import )(\w+)", module.read_text())
-    assert module.stem == "main" or set(found) <= {"display", "options"}
+    assert module.stem == "main" or set(found) <= {"display", "options", "verb"}
 
 
 def test_help_of_a_verb_shows_examples(capsys):

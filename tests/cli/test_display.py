@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from clearhead.cli.display import LiveDisplay, PlainDisplay, plot, time_left
-from clearhead.train import Chosen, StepReport, Stopped, Validation
+from clearhead.cli.display import HEIGHT, LiveDisplay, PlainDisplay, duration, plot
+from clearhead.config import Config
+from clearhead.train import Correction, StepReport, Stopped, Validation
+from clearhead.train.plan import Plan
 
 
 def step(number: int, seconds: float, steps: int = 100) -> StepReport:
@@ -27,45 +29,83 @@ def validation(number: int, loss: float, best: bool) -> Validation:
 
 
 REPORTS = [
+    Plan(Config(), steps=100, seconds=None, reasons=("tiny: fast enough",)),
     step(1, 1.0),
     step(2, 2.0),
     validation(2, 1.5, True),
-    Chosen(100, "last", {"last": 7.0}),
     Stopped(3, "a signal", 15),
 ]
 
 
+def shown(kind: type[PlainDisplay], reports: list, width: int = 100) -> tuple[PlainDisplay, str]:
+    """A display that has seen the reports, and all that it printed."""
+    console = Console(file=io.StringIO(), width=width, soft_wrap=kind is PlainDisplay)
+    display = kind(Path("runs/a"), console)
+    for report in reports:
+        display.show(report)
+    if isinstance(display, LiveDisplay):
+        console.print(display.drawn())
+    return display, console.file.getvalue()
+
+
 @pytest.mark.parametrize("kind", [PlainDisplay, LiveDisplay])
 def test_each_report_that_deserves_a_sentence_is_told(kind: type[PlainDisplay]) -> None:
-    console = Console(file=io.StringIO(), width=100, soft_wrap=True)
-    display = kind(Path("runs/a"), console)
-    if isinstance(display, LiveDisplay):
-        from rich.live import Live
-
-        display.live = Live(console=console, auto_refresh=False)
-    for report in REPORTS:
-        display.show(report)
-    told = console.file.getvalue()
-    assert "Weights in use: last (last 7.00). The run is in runs/a" in told
-    assert "Go on with: clearhead train runs/a" in told
+    display, told = shown(kind, REPORTS)
+    assert "- tiny: fast enough" in told
+    assert "Resume with: clearhead train runs/a" in told
     assert display.stopped_by == 15
     assert display.speed == 500
-    if kind is PlainDisplay:
-        assert "update 2: validation loss 1.500, BLEU 7.0 (best so far)" in told
-        assert "  → eine Katze" in told
+    assert "validation loss 1.500" in told
+    assert "BLEU 7.0" in told
+    assert "→ eine Katze" in told
 
 
-@given(st.lists(st.floats(0, 100), min_size=1, max_size=300), st.integers(1, 80))
-def test_a_curve_is_as_wide_as_there_is_room_and_as_high_as_asked(
-    values: list[float], width: int
+@pytest.mark.parametrize("kind", [PlainDisplay, LiveDisplay])
+def test_a_new_number_of_steps_is_a_sentence_only_when_it_halves_or_doubles(kind) -> None:
+    few = [Correction(n, 0.1, steps) for n, steps in enumerate((110, 80, 130, 199, 201, 110, 90))]
+    _, told = shown(kind, [REPORTS[0], *few])
+    assert told.count("fit the time") == 2
+    assert "faster now than when it was measured; 201 steps fit the time" in told
+    assert "slower now than when it was measured; 90 steps fit the time" in told
+
+
+@pytest.mark.parametrize("kind", [PlainDisplay, LiveDisplay])
+def test_under_a_budget_the_time_left_is_what_is_left_of_it(kind) -> None:
+    plan = Plan(Config(), steps=100, seconds=180.0, reasons=())
+    assert "1 min 00 s left" in shown(kind, [plan, step(1, 120.0)])[1]
+
+
+def test_the_speed_of_a_classifier_is_told_in_texts() -> None:
+    plan = Plan(Config(task="classification"), steps=100, seconds=None, reasons=())
+    assert "500 texts/s" in shown(LiveDisplay, [plan, step(1, 1.0), step(2, 2.0)])[1]
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 120, 200])
+def test_the_picture_keeps_within_the_terminal(width: int) -> None:
+    steps = [step(number, number / 7) for number in range(1, 60)]
+    _, told = shown(LiveDisplay, [REPORTS[0], *steps, validation(59, 1.5, True)], width)
+    drawn = told.splitlines()[1:]
+    assert max(map(len, drawn)) <= width
+
+
+losses = st.lists(st.floats(0, 100), min_size=1, max_size=300)
+
+
+@given(losses, st.lists(st.tuples(st.integers(0, 400), st.floats(0, 100))), st.integers(1, 80))
+def test_a_curve_has_dots_in_every_column_up_to_the_last_step_and_none_beyond(
+    values: list[float], validations: list[tuple[int, float]], width: int
 ) -> None:
-    rows = plot(values, width, 6)
-    assert [len(row) for row in rows] == [min(width, len(values))] * 6
-    assert all(column != " " for column in rows[-1])
+    rows, low, high = plot(list(enumerate(values)), validations, 2 * len(values) - 2, width=width)
+    assert [len(row) for row in rows] == [width] * HEIGHT
+    assert low <= max(1e-9, min(values)) <= high
+    if not validations and len(values) > 1:
+        dotted = [any(row[column] != " " for row in rows) for column in range(width)]
+        assert dotted == sorted(dotted, reverse=True)
+        assert abs(2 * sum(dotted) - width) <= 2
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"), [(0.5, "50 s"), (1.2, "2 min 00 s"), (75.0, "2 h 05 min")]
+    ("seconds", "told"), [(49.7, "50 s"), (120, "2 min 00 s"), (7500.4, "2 h 05 min")]
 )
-def test_the_time_left_is_told_in_the_units_that_matter(seconds: float, told: str) -> None:
-    assert time_left(step(1, seconds, 101)) == told
+def test_a_time_is_told_in_the_units_that_matter(seconds: float, told: str) -> None:
+    assert duration(seconds) == told

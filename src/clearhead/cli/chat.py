@@ -34,7 +34,7 @@ def chat(
     seed: options.Seed = None,
     settings: options.DecodeSettings = None,
 ) -> None:
-    """Talk with a chatbot, which remembers what was said; in a pipe, each line gets one line.
+    """Talk with a chatbot. In a pipe, each line gets a line as its answer.
 
     - `clearhead chat runs/chat`
     - `clearhead chat runs/chat --temperature 0.9 --seed 3`
@@ -157,7 +157,7 @@ def write(
     as_json: options.Json = False,
     settings: options.DecodeSettings = None,
 ) -> None:
-    """Go on with a text.
+    """Continue a text.
 
     - `clearhead write runs/bard "As aliens entered our planet"`
     - `clearhead write runs/bard "Once" -n 3 --temperature 0.7 --seed 5`

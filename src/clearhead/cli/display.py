@@ -1,7 +1,8 @@
 """Training as one watches it, on stderr: a live picture on a terminal, plain lines in a pipe."""
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,10 +11,12 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.padding import Padding
 from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
 from clearhead.config import Given
+from clearhead.errors import ConfigError
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit
 from clearhead.tasks.inherit import Inherited
@@ -29,9 +32,15 @@ from clearhead.train import (
 )
 from clearhead.train.plan import Plan
 
-LEVELS = " ▁▂▃▄▅▆▇█"
-HEIGHT, WIDTH = 6, 64
+HEIGHT = 6
+"""Lines of the loss curve."""
+WARM_UP = 3
+"""Steps that the curve leaves out where there are more: the first losses dwarf all others."""
 SMOOTHING = 0.95
+BRAILLE = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+"""The bits of the dots in a Braille character (from U+2800), column by column, top to bottom."""
+Points = Sequence[tuple[int, float]]
+"""Losses, each after its step."""
 
 
 class Display:
@@ -39,26 +48,35 @@ class Display:
 
     def __init__(self, folder: Path, console: Console) -> None:
         self.folder, self.console = folder, console
+        self.plan: Plan | None = None
         self.step: StepReport | None = None
         self.validation: Validation | None = None
         self.best: Validation | None = None
-        self.losses: list[float] = []
+        self.losses: list[tuple[int, float]] = []
+        self.validations: list[tuple[int, float]] = []
         self.speed = 0.0
+        self.steps_told = 0
         self.stopped_by: int | None = None
 
     def take_in(self, report: Plan | Report) -> None:
         """Remember what a report tells."""
-        if isinstance(report, StepReport):
-            if self.step is not None and report.seconds > self.step.seconds:
-                speed = report.tokens / (report.seconds - self.step.seconds)
-                self.speed += (1 - SMOOTHING if self.speed else 1) * (speed - self.speed)
-            self.step = report
-            self.losses.append(report.loss)
-        elif isinstance(report, Validation):
-            self.validation = report
-            self.best = report if report.best else self.best
-        elif isinstance(report, Stopped):
-            self.stopped_by = report.signal
+        match report:
+            case Plan():
+                self.plan, self.steps_told = report, report.steps
+            case StepReport():
+                if self.step is not None and report.seconds > self.step.seconds:
+                    speed = report.tokens / (report.seconds - self.step.seconds)
+                    self.speed += (1 - SMOOTHING if self.speed else 1) * (speed - self.speed)
+                self.step = report
+                before = self.losses[-1][1] if self.losses else 0.0
+                weight = max(2 * (1 - SMOOTHING), 1 / (len(self.losses) + 1))
+                self.losses.append((report.step, before + weight * (report.loss - before)))
+            case Validation():
+                self.validation = report
+                self.best = report if report.best else self.best
+                self.validations.append((report.step, report.loss))
+            case Stopped():
+                self.stopped_by = report.signal
 
     def sentence(self, report: Plan | Report) -> str | None:
         """The sentence for a report that deserves one."""
@@ -68,45 +86,54 @@ class Display:
             case Validation():
                 score = "" if report.score is None else f", {report.score_name} {report.score:.1f}"
                 best = " (best so far)" if report.best else ""
-                return f"update {report.step:,}: validation loss {report.loss:.3f}{score}{best}"
-            case Correction():
+                return f"step {report.step:,}: validation loss {report.loss:.3f}{score}{best}"
+            case Correction() if not 1 / 2 < report.steps / max(1, self.steps_told) < 2:
+                pace = "faster" if report.steps > self.steps_told else "slower"
+                self.steps_told = report.steps
                 return (
-                    f"update {report.step:,}: the pace changed; "
-                    f"there will be {report.steps:,} updates in all"
+                    f"step {report.step:,}: this machine is {pace} now than when it was measured; "
+                    f"{report.steps:,} steps fit the time"
                 )
             case Inherited():
                 return str(report)
             case Note():
-                return f"update {report.step:,}: {report.text}" if report.step else report.text
+                return f"step {report.step:,}: {report.text}" if report.step else report.text
             case Stopped(signal=None):
-                return f"update {report.step:,}: stopped, {report.reason}"
-            case Stopped():
-                return (
-                    f"Stopped after update {report.step:,}. "
-                    f"Go on with: clearhead train {self.folder}"
-                )
+                return f"step {report.step:,}: stopped early, {report.reason}"
             case Chosen():
                 by_loss = self.validation is not None and self.validation.score is None
-                shown = {
-                    name: f"loss {-score:.3f}" if by_loss else f"{score:.2f}"
+                scores = ", ".join(
+                    f"{name}: {f'loss {-score:.3f}' if by_loss else f'{score:.2f}'}"
                     for name, score in report.scores.items()
-                }
-                scores = ", ".join(f"{name} {score}" for name, score in shown.items())
+                )
                 return f"Weights in use: {report.weights} ({scores}). The run is in {self.folder}"
+            case Stopped():
+                return f"Stopped after step {report.step:,}. Resume with: clearhead train {self.folder}"
         return None
+
+    @property
+    def unit(self) -> str:
+        """What the model is asked to predict, in the plural."""
+        return "texts" if self.plan and self.plan.config.task == "classification" else "tokens"
+
+    def time_left(self, report: StepReport) -> str:
+        """How long the rest takes: what is left of the budget, or at the pace so far."""
+        budget = self.plan.seconds if self.plan else None
+        at_this_pace = report.seconds / report.step * (report.steps - report.step)
+        return duration(at_this_pace if budget is None else max(0.0, budget - report.seconds))
 
 
 class PlainDisplay(Display):
     """Plain lines, for logs and pipes."""
 
     every = 20.0
-    """Seconds between two lines about updates."""
+    """Seconds between two lines about steps."""
     told = 0.0
 
     def progress(self, what: str, done: int, total: int | None) -> None:
         if time.monotonic() - self.told > self.every or not done:
             self.told = time.monotonic()
-            self.console.print(doing(what, done, total))
+            self.console.print(f"{doing(what, done, total)} …")
 
     def show(self, report: Plan | Report) -> None:
         self.take_in(report)
@@ -114,10 +141,11 @@ class PlainDisplay(Display):
             time.monotonic() - self.told > self.every or report.step == 1
         ):
             self.told = time.monotonic()
+            speed = f"{self.speed:,.0f} {self.unit}/s, " if self.speed else ""
             self.console.print(
-                f"update {report.step:,} of {report.steps:,}, pass {report.epoch:.1f}: "
-                f"loss {report.loss:.3f}, {self.speed:,.0f} tokens/s, "
-                f"learning rate {report.learning_rate:.2g}, {time_left(report)} left"
+                f"step {report.step:,} of {report.steps:,}, epoch {report.epoch:.1f}: "
+                f"loss {report.loss:.3f}, {speed}learning rate {report.learning_rate:.2g}, "
+                f"{self.time_left(report)} left"
             )
         elif sentence := self.sentence(report):
             self.console.print(sentence)
@@ -129,71 +157,83 @@ class PlainDisplay(Display):
 class LiveDisplay(Display):
     """A picture that is drawn anew a few times a second."""
 
-    live: Live
-    doing = "starting"
+    def __init__(self, folder: Path, console: Console) -> None:
+        super().__init__(folder, console)
+        self.doing, self.since = "starting", time.monotonic()
+        self.spinner = Spinner("dots", style="cyan")
+        self.live = Live(console=console, refresh_per_second=4, get_renderable=self.drawn)
 
     def progress(self, what: str, done: int, total: int | None) -> None:
+        if not done:
+            self.since = time.monotonic()
         self.doing = doing(what, done, total)
-        self.live.update(self.drawn())
 
     def show(self, report: Plan | Report) -> None:
         self.take_in(report)
         if not isinstance(report, Validation) and (sentence := self.sentence(report)):
-            self.live.console.print(sentence)
-        self.live.update(self.drawn())
+            self.console.print(sentence)
 
     def drawn(self) -> RenderableType:
         if self.step is None:
-            return Text(self.doing)
-        parts: list[RenderableType] = [
-            self.bar(self.step),
-            self.numbers(self.step),
-            Padding(self.curve(), (1, 2, 0, 2)),
-        ]
+            self.spinner.text = Text(f"{self.doing}, {duration(time.monotonic() - self.since)}")
+            return self.spinner
+        parts: list[RenderableType] = ["", self.bar(self.step), self.numbers(self.step)]
+        width = self.console.width - 8
+        if width > 20 and len(self.losses) > 1:
+            parts.append(Padding(self.curve(width), (1, 0, 0, 0)))
         if self.validation is not None and self.validation.samples:
             parts.append(drawn_samples(self.validation.samples))
         return Group(*parts)
 
     def bar(self, report: StepReport) -> RenderableType:
-        row = Table.grid(padding=(0, 2))
+        row = Table.grid(padding=(0, 2), expand=True)
+        row.add_column(no_wrap=True)
+        row.add_column(ratio=1)
+        row.add_column(no_wrap=True, justify="right")
         row.add_row(
-            f"update {report.step:,} of {report.steps:,}",
-            ProgressBar(report.steps, report.step, width=30),
-            f"{time_left(report)} left",
+            f"step {report.step:,} of {report.steps:,}",
+            ProgressBar(report.steps, report.step, complete_style="cyan", finished_style="green"),
+            f"{self.time_left(report)} left",
         )
         return row
 
     def numbers(self, report: StepReport) -> RenderableType:
-        row = Table.grid(padding=(0, 2))
-        score = best = ""
-        if self.validation is not None:
-            shown = self.validation
-            score = f"validation loss {shown.loss:.3f}, perplexity {shown.perplexity:.1f}"
-            if shown.score is not None and self.best is not None and self.best.score is not None:
-                best = f"{shown.score_name} {shown.score:.1f}, best {self.best.score:.1f}"
-        row.add_row(
-            f"pass {report.epoch:.1f}",
-            f"loss {mean(self.losses[-20:]):.3f}",
-            f"{self.speed:,.0f} tokens/s",
+        learning = [
+            f"epoch {report.epoch:.1f}",
+            f"loss {self.losses[-1][1]:.3f}",
+            f"{self.speed:,.0f} {self.unit}/s" if self.speed else "",
             f"learning rate {report.learning_rate:.2g}",
-        )
-        return Group(row, Text("  ".join(filter(None, [score, best])), style="bold"))
+        ]
+        judged = []
+        if (now := self.validation) is not None:
+            judged.append(f"validation loss {now.loss:.3f}")
+            if now.score is not None and self.best is not None and self.best.score is not None:
+                judged += [f"{now.score_name} {now.score:.1f}", f"best {self.best.score:.1f}"]
+            elif self.unit == "tokens":
+                judged.append(f"perplexity {now.perplexity:.1f}")
+        rows = [Text(" · ".join(filter(None, learning))), Text(" · ".join(judged), style="bold")]
+        return Group(*rows)
 
-    def curve(self) -> RenderableType:
-        values = self.losses[3:] or self.losses
-        labels = {0: f"{max(values):.2f}", HEIGHT - 1: f"{min(values):.2f}"}
+    def curve(self, width: int) -> RenderableType:
+        assert self.step is not None
+        losses = self.losses[WARM_UP:] if len(self.losses) > 2 * WARM_UP else self.losses
+        rows, low, high = plot(losses, self.validations, self.step.steps, width=width)
         table = Table.grid(padding=(0, 1))
-        for number, line in enumerate(plot(values, WIDTH, HEIGHT)):
-            label = Text(labels.get(number, ""), style="dim")
-            table.add_row(label, Text(line, style="cyan"))
+        for number, row in enumerate(rows):
+            label = {0: f"{high:.2f}", HEIGHT - 1: f"{low:.2f}"}.get(number, "")
+            line = Text(row, style="cyan")
+            line.highlight_regex("●", "bold magenta")
+            table.add_row(Text(label.rjust(6), style="dim"), line)
+        axis = f"loss, logarithmic{'; ● validation' if self.validations else ''}"
+        table.add_row("", Text(axis, style="dim"))
         return table
 
 
 def drawn_samples(samples: Samples) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     for source, answer in samples:
-        table.add_row(Text("  "), Text(source, style="dim", overflow="ellipsis", no_wrap=True))
-        table.add_row(Text("→ "), Text(answer, overflow="ellipsis", no_wrap=True))
+        table.add_row(Text(" "), Text(source, style="dim", overflow="ellipsis", no_wrap=True))
+        table.add_row(Text("→"), Text(answer, overflow="ellipsis", no_wrap=True))
     return Padding(table, (1, 0, 0, 0))
 
 
@@ -206,7 +246,7 @@ def watch(folder: Path) -> Iterator[PlainDisplay | LiveDisplay]:
         yield PlainDisplay(folder, console)
         return
     display = LiveDisplay(folder, console)
-    with Live(console=console, refresh_per_second=4, transient=False) as display.live:
+    with display.live:
         yield display
 
 
@@ -222,8 +262,13 @@ def train_and_watch(task: str, given: Given, folder: Path, tensorboard: bool = F
 
 def with_tensorboard(reports: Iterator[Plan | Report], folder: Path) -> Iterator[Plan | Report]:
     """The reports as they are, their numbers also written for TensorBoard."""
-    from torch.utils.tensorboard import SummaryWriter
-
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ConfigError(
+            "--tensorboard needs the package tensorboard, which is not installed.",
+            "Install it with: pip install tensorboard",
+        ) from None
     with SummaryWriter(str(folder / "tensorboard")) as writer:
         for report in reports:
             if isinstance(report, StepReport | Validation):
@@ -233,32 +278,44 @@ def with_tensorboard(reports: Iterator[Plan | Report], folder: Path) -> Iterator
             yield report
 
 
-def plot(values: list[float], width: int, height: int) -> list[str]:
-    """The values as columns of blocks, from their least at the bottom to their most."""
-    n, width = len(values), min(width, len(values))
-    columns = [mean(values[n * i // width : n * (i + 1) // width]) for i in range(width)]
-    low, high = min(columns), max(columns)
-    levels = [
-        1 + round((value - low) / ((high - low) or 1) * (8 * height - 1)) for value in columns
-    ]
-    return [
-        "".join(LEVELS[min(8, max(0, level - 8 * row))] for level in levels)
-        for row in reversed(range(height))
-    ]
+def plot(
+    losses: Points, validations: Points, steps: int, *, width: int
+) -> tuple[list[str], float, float]:
+    """Losses over all steps there will be, on a logarithmic scale, as rows of Braille dots.
+
+    Validations are shown as ●. The other values are the least and the greatest loss.
+    """
+    both = [max(loss, 1e-9) for _, loss in (*losses, *validations)]
+    low, high = min(both), max(both)
+    first, n_columns, n_rows = losses[0][0], 2 * width, 4 * HEIGHT
+
+    def place(step: int, loss: float) -> tuple[int, int]:
+        share = math.log(high / max(loss, 1e-9)) / (math.log(high / low) or 1.0)
+        along = (step - first) / max(1, steps - first)
+        return round(min(1.0, max(0.0, along)) * (n_columns - 1)), round(share * (n_rows - 1))
+
+    cells = [[0] * width for _ in range(HEIGHT)]
+    places = [place(*each) for each in losses]
+    for (x, y), (next_x, next_y) in zip(places, [*places[1:], places[-1]], strict=True):
+        for column in range(x, next_x + 1):
+            to = next_y if column == next_x else y + (next_y - y) // (next_x - column)
+            for row in range(min(y, to), max(y, to) + 1):
+                cells[row // 4][column // 2] |= BRAILLE[column % 2][row % 4]
+            y = to  # the line goes on from here
+    rows = [[chr(0x2800 + bits) if bits else " " for bits in row] for row in cells]
+    for x, y in (place(*each) for each in validations):
+        rows[y // 4][x // 2] = "●"
+    return ["".join(row) for row in rows], low, high
 
 
 def doing(what: str, done: int, total: int | None) -> str:
-    return f"{what}{f' {done:,}' if done else ''}{f' of {total:,}' if total else ''} …"
+    return f"{what}{f' {done:,}' if done else ''}{f' of {total:,}' if total else ''}"
 
 
-def mean(values: list[float]) -> float:
-    return sum(values) / len(values)
-
-
-def time_left(step: StepReport) -> str:
-    """How long the rest takes at the pace so far."""
-    seconds = round(step.seconds / step.step * (step.steps - step.step))
-    minutes, hours = seconds // 60, seconds // 3600
+def duration(seconds: float) -> str:
+    """A time in the units that matter."""
+    whole = round(seconds)
+    minutes, hours = whole // 60, whole // 3600
     if hours:
         return f"{hours} h {minutes % 60:02} min"
-    return f"{minutes} min {seconds % 60:02} s" if minutes else f"{seconds} s"
+    return f"{minutes} min {whole % 60:02} s" if minutes else f"{whole} s"

@@ -39,7 +39,7 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON instead of tables.")] = False,
 ) -> None:
-    """Examine a corpus: how much there is, what is wrong with it, and what to do.
+    """Examine a corpus: what is wrong with it, and what to do.
 
     - `clearhead doctor train.en train.de`
     - `clearhead doctor train.en train.de --test test.en test.de --fix cleaned`

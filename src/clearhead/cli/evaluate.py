@@ -35,7 +35,7 @@ def evaluate(
     settings: options.DecodeSettings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
-    """Measure a run on a test set, in the ways of its task.
+    """Measure a run on a test set.
 
     - `clearhead evaluate runs/en-de test.en test.de` (BLEU and chrF with signatures, speed)
     - `clearhead evaluate runs/en-de test.en test.de --beam 1 --json`
@@ -56,7 +56,7 @@ def evaluate(
 
 
 def info(run: options.AnyRun) -> None:
-    """Tell what a run is, what it was trained on, its scores, its size, how to use it; and the cache.
+    """Tell what a run is: its data, scores and size, and how to use it.
 
     - `clearhead info runs/en-de`
     """
@@ -89,7 +89,7 @@ def told_of_cache() -> str:
 
 
 def verify(run: options.AnyRun) -> None:
-    """Read every file of a run folder, and tell all that is damaged, missing or does not belong.
+    """Check every file of a run folder for damage.
 
     - `clearhead verify runs/en-de` (nothing in the folder is changed; exit 1 if something is wrong)
     """
@@ -106,7 +106,7 @@ def average(
         int, typer.Option(min=1, help="How many of the newest checkpoints to average.")
     ] = 5,
 ) -> None:
-    """Use the mean of the newest checkpoints' weights, as the paper does, if it is better.
+    """Average the newest checkpoints, as the paper does, if that is better.
 
     Both are measured on the run's validation set; the former weights are kept in the folder.
 

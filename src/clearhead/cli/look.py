@@ -70,7 +70,7 @@ def look(
         typer.Option("--set", metavar="decode.NAME=VALUE", help="Any setting of decoding."),
     ] = None,
 ) -> None:
-    """Look inside a model at work: what it read, what it weighed up, where it looked, and why.
+    """See inside a model at work: every number behind an output.
 
     - `clearhead look runs/en-de "A man rides a bike."`
     - `clearhead look runs/en-de "A man rides a bike." -o look.html`

@@ -15,22 +15,22 @@ from clearhead.cli.chat import chat, write
 from clearhead.cli.doctor import doctor
 from clearhead.cli.evaluate import average, evaluate, info, verify
 from clearhead.cli.look import look
-from clearhead.cli.options import SeveralValues
 from clearhead.cli.train import demo, pretrain, train
 from clearhead.cli.translate import classify, fill, translate
+from clearhead.cli.verb import Verb, Verbs
 from clearhead.errors import ClearheadError
 
 app = typer.Typer(
     name="clearhead",
+    cls=Verbs,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    rich_markup_mode=None,
 )
 USE = (translate, chat, classify, write, look, fill)
 for verb in (demo, train, pretrain, *USE, evaluate, info, verify, average, doctor):
-    app.command(cls=SeveralValues)(verb)
+    app.command(cls=Verb)(verb)
 
 
 def show_version(is_asked: bool) -> None:

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
 
 if TYPE_CHECKING:
     from clearhead.config import Config, DecodeConfig
@@ -81,33 +80,3 @@ def decode_config(config: "Config", sets: list[str] | None, **given: Any) -> "De
 
     chosen = {name: value for name, value in given.items() if value is not None}
     return with_settings(config, sets or []).decode.but(**chosen)
-
-
-class SeveralValues(TyperCommand):
-    """A command whose repeatable options take all values up to the next option; `--` ends them."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        repeatable = {
-            name
-            for option in self.params
-            if getattr(option, "multiple", False)
-            for name in option.opts
-        }
-        return super().parse_args(ctx, one_value_each(args, repeatable))
-
-
-def one_value_each(args: list[str], repeatable: set[str]) -> list[str]:
-    """`--test a b` as `--test a --test b`."""
-    result: list[str] = []
-    current, is_first = "", False
-    for number, argument in enumerate(args):
-        if argument == "--":
-            return result + args[number:]
-        if argument.startswith("-") and argument != "-":
-            current, is_first = (argument, True) if argument in repeatable else ("", False)
-        elif current and not is_first:
-            result.append(current)
-        else:
-            is_first = False
-        result.append(argument)
-    return result

@@ -26,7 +26,7 @@ def train(
     task: Annotated[
         Literal["translation", "chat", "classification", "writing"] | None,
         typer.Option(
-            help="What to learn; else translation, or what the run or the config.toml says."
+            metavar="TASK", help="translation (the default), chat, classification or writing."
         ),
     ] = None,
     validation: options.ValidationFiles = None,
@@ -35,10 +35,10 @@ def train(
     start: options.Start = None,
     settings: options.AnySettings = None,
     tensorboard: Annotated[
-        bool, typer.Option(help="Also write for TensorBoard, into the run folder.")
+        bool, typer.Option("--tensorboard", help="Also write for TensorBoard, into the run folder.")
     ] = False,
 ) -> None:
-    """Train a model, or resume a run that was interrupted: the same command does both.
+    """Train a model, or resume a run that was interrupted. The same command does both.
 
     - `clearhead train train.en train.de --into runs/en-de --budget 45m`
     - `clearhead train pairs.tsv --into runs/en-de --set train.seed=7`
@@ -79,7 +79,7 @@ def pretrain(
     start: options.Start = None,
     settings: options.AnySettings = None,
 ) -> None:
-    """Learn from plain text alone; then fine-tune for any task: `clearhead train … --from RUN`.
+    """Pre-train on plain text. Then fine-tune for a task: `clearhead train … --from RUN`.
 
     - `clearhead pretrain books/*.txt --into runs/books --budget 1h` (then classify, or fill gaps)
     - `clearhead pretrain reviews.txt --from runs/books --into runs/reviews` (adapt to other text)
@@ -145,14 +145,16 @@ def asked(
 def demo(
     task: Annotated[
         Literal["translation", "chat", "classification", "writing"],
-        typer.Option(help="What to learn."),
+        typer.Option(
+            metavar="TASK", help="translation (the default), chat, classification or writing."
+        ),
     ] = "translation",
     into: Annotated[
         Path | None,
         typer.Option(metavar="RUN", help="The run folder to make, or to show again; else in runs."),
     ] = None,
 ) -> None:
-    """Train a small model from scratch in a minute or two, and see what it can do.
+    """Train a small model in two minutes and see what it can do.
 
     - `clearhead demo`
     - `clearhead demo --task chat`

@@ -61,7 +61,7 @@ def translate(
     ] = None,
     settings: options.DecodeSettings = None,
 ) -> None:
-    """Translate a text, or lines: of stdin, of files, or as you type them on a terminal.
+    """Translate a text, or lines of stdin or files.
 
     - `clearhead translate runs/en-de "A man rides a bike."`
     - `clearhead translate runs/en-de < in.txt > out.txt`
@@ -157,7 +157,7 @@ def classify(
     as_json: options.Json = False,
     errors: options.OnInvalid = "strict",
 ) -> None:
-    """Tell the label of a text, or of each line of stdin or files; commas join several labels.
+    """Label a text, or each line of stdin or files. Commas join several labels.
 
     - `clearhead classify runs/mood "What a lovely film!"`
     - `clearhead classify runs/mood --probabilities < reviews.txt > labels.txt`
@@ -186,7 +186,7 @@ def fill(
     n_best: Annotated[int, typer.Option(min=1, help="Words per gap.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
-    """Fill the gaps of a text, and tell which other words would fit.
+    """Fill the gaps of a text, and list other words that would fit.
 
     - `clearhead fill runs/books "the capital of France is ____"`
     """
