@@ -17,7 +17,8 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
 from clearhead.tasks.corpus import Corpus, HeldOut
-from clearhead.tasks.fit import card, fit
+from clearhead.tasks.fit import fit
+from clearhead.tasks.runs import card
 from clearhead.text import Tokenizer
 from clearhead.train import Note, Saved, StepReport
 

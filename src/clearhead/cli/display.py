@@ -19,7 +19,6 @@ from clearhead.config import Given
 from clearhead.errors import ConfigError
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit
-from clearhead.tasks.inherit import Inherited
 from clearhead.train import (
     Chosen,
     Correction,
@@ -94,8 +93,6 @@ class Display:
                     f"step {report.step:,}: this machine is {pace} now than when it was measured; "
                     f"{report.steps:,} steps fit the time"
                 )
-            case Inherited():
-                return str(report)
             case Note():
                 return f"step {report.step:,}: {report.text}" if report.step else report.text
             case Stopped(signal=None):

@@ -1,28 +1,32 @@
-"""From people's files to a run folder: what training is for every task."""
+"""From people's files to a run folder: what training is for every task.
 
+Fine-tuning is training that begins with another run: its tokenizer, its shape, and its weights that
+fit by name.
+"""
+
+import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from clearhead import __version__
 from clearhead.config import SECTIONS, Config, Given, Mark, TrainConfig, layered, mark, spelled_out
 from clearhead.data.batches import Batches
 from clearhead.data.lines import Progress
 from clearhead.data.store import STORE_FORMAT, Store
-from clearhead.disk import sha256_of
-from clearhead.errors import ConfigError, DataError, NotFiniteError
+from clearhead.errors import ConfigError, DataError, FolderError, NotFiniteError, shown
 from clearhead.folder import Inheritance, RunFolder, RunPlan
 from clearhead.look.film import frame
 from clearhead.machine import device_for, keep_freed_memory
-from clearhead.model import build
+from clearhead.model import Transformer, build
 from clearhead.tasks.corpus import Corpus
-from clearhead.tasks.inherit import Inherited, inherit, like, started_from
 from clearhead.tasks.looking import probes
-from clearhead.tasks.task import Task, decide, with_vocabularies
+from clearhead.tasks.runs import use_weights
+from clearhead.tasks.task import Task, Tokenizers, decide, with_vocabularies
 from clearhead.train import (
     Chosen,
     Correction,
@@ -36,6 +40,9 @@ from clearhead.train import (
     train,
 )
 from clearhead.train.plan import Plan, measured_speed, parse_budget, planned
+
+PER_TOKEN = {"tokens.weight", "source_tokens.weight", "head.tokens.weight", "head.bias"}
+"""Weights with a row for each token."""
 
 
 def fit(
@@ -78,7 +85,7 @@ def fit(
         if (base := started_from(config.train.start, into)) and folder.checkpoints.newest() is None:
             inherited = inherit(model, base, made.tokenizers)
             plan = plan.model_copy(update={"inherited": inherited})
-            yield Inherited(0, inherited)
+            yield Note(0, in_words(inherited))
         with stop_on_signals() as stop:
             job = Job(
                 model=model.to(device),
@@ -93,7 +100,7 @@ def fit(
                 ranks=ranks,
                 stop=stop,
             )
-            yield from recorded(job, folder, config, plan, notes=about(store, validation))
+            yield from recorded(job, folder, plan, notes=about(store, validation))
 
 
 def decided_for(task: str, given: Given, into: Path) -> Given:
@@ -120,8 +127,8 @@ def create(
     corpus.progress("measuring this machine", 0, None)
 
     def batches(batch_tokens: int) -> Batches[Any]:
-        data = config.data.but(batch_tokens=batch_tokens)
-        return task(config.but(data=data), tokenizers).batches(store)
+        changed = config.but(data=config.data.but(batch_tokens=batch_tokens))
+        return task(changed, tokenizers).batches(store)
 
     plan = planned(
         config,
@@ -164,8 +171,10 @@ def continued(folder: RunFolder, given: Given, task: str) -> Config:
     """The run's settings with those given now; such as would change its updates are refused."""
     stored = folder.config()
     now = Config(**layered(stored.model_dump(), spelled_out(given), {"task": task}))
-    for name, before, after in differences(stored, now):
-        if not may_change(name, before, after):
+    after_by_name = by_name(now)
+    for name, before in by_name(stored).items():
+        after = after_by_name[name]
+        if before != after and not may_change(name, before, after):
             raise ConfigError(
                 f"{folder.path} was begun with {name} = {before}, and {after} would make it "
                 "another run.",
@@ -174,15 +183,12 @@ def continued(folder: RunFolder, given: Given, task: str) -> Config:
     return now
 
 
-def differences(one: Config, other: Config) -> Iterator[tuple[str, Any, Any]]:
-    """The settings in which two configs differ: name and both values."""
-    if one.task != other.task:
-        yield "task", one.task, other.task
-    for section, kind in SECTIONS.items():
-        for name in kind.model_fields:
-            values = [getattr(getattr(config, section), name) for config in (one, other)]
-            if values[0] != values[1]:
-                yield f"{section}.{name}", *values
+def by_name(config: Config) -> Given:
+    """The task, and every setting by its full name."""
+    settings = {
+        f"{part}.{name}": value for part in SECTIONS for name, value in getattr(config, part)
+    }
+    return {"task": config.task, **settings}
 
 
 def may_change(name: str, before: Any, after: Any) -> bool:
@@ -193,11 +199,8 @@ def may_change(name: str, before: Any, after: Any) -> bool:
     return section in SECTIONS and mark(section, setting) is Mark.FREE
 
 
-def recorded(
-    job: Job, folder: RunFolder, config: Config, plan: RunPlan, *, notes: list[Note]
-) -> Iterator[Report]:
-    """The reports of the training, each written to the log; at the end, the weights and the
-    card."""
+def recorded(job: Job, folder: RunFolder, plan: RunPlan, notes: list[Note]) -> Iterator[Report]:
+    """The reports of the training, each written to the log; the weights to use at the end."""
     newest = job.keeper.newest()
     step = newest.step if newest else 0
     job.ranks.wait()  # until all have read the plan
@@ -218,18 +221,13 @@ def recorded(
                 folder.film.write(frame(job.model, filmed, report.step, report.loss))
             weights = gathered(job.model.state_dict()) if isinstance(report, Chosen) else {}
             if job.ranks.first:
-                is_known = isinstance(report, Correction) and report in job.corrections
-                if isinstance(report, Correction) and not is_known:
-                    made = (report.step, report.progress, report.steps)
-                    plan = plan.model_copy(update={"corrections": (*plan.corrections, made)})
+                if isinstance(report, Correction) and report not in job.corrections:
+                    all_made = (*plan.corrections, astuple(report))
+                    plan = plan.model_copy(update={"corrections": all_made})
                     folder.write_plan(plan)
-                if not (is_known and report.step <= step):
-                    folder.log.write(report.line())
+                folder.log.write(report.line())
                 if isinstance(report, Chosen):
-                    folder.write_weights(weights)
-                    if job.judge.calibrated is not None:
-                        folder.write_config(job.judge.calibrated(job.model.eval(), config))
-                    folder.write_card(card(folder, config, report))
+                    use_weights(folder, weights, report, judge=job.judge, model=job.model.eval())
             yield report
     except NotFiniteError as error:
         if job.ranks.first:
@@ -237,62 +235,78 @@ def recorded(
         raise
 
 
-def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
-    """Markdown; what is not known is not said."""
-    log = list(folder.log.lines())
-    last = {line["kind"]: line for line in log}
-    model, data = config.model, config.data
-    layers = {
-        "encoder": f"{model.n_encoder_layers}",
-        "decoder": f"{model.n_decoder_layers}",
-        "encoder-decoder": f"{model.n_encoder_layers} + {model.n_decoder_layers}",
-    }[model.family]
-    held_out = f"- {data.validation_share:.0%} of the examples, held out"
-    lines = [
-        f"# {folder.path.name}",
-        "",
-        f"A {config.task} model made with clearhead {__version__}: {model.family}, "
-        f"{layers} layers, width {model.d_model}, {model.n_heads} heads, {model.vocab_size:,} tokens.",
-        "",
-        "## Trained on",
-        *(f"- {described_file(folder.path / file)}" for file in data.files),
-        *(f"- {line['text']}" for line in log if line["kind"] == "note" and not line["step"]),
-        *history(folder.plan().inherited, last.get("step")),
-        "",
-        "## Validated on",
-        *(f"- {described_file(folder.path / file)}" for file in data.validation_files),
-        *([] if data.validation_files else [held_out]),
-        *reached(last.get("validation"), chosen),
-        f"- in use: {chosen.weights}",
-        "",
-    ]
-    return "\n".join(lines)
+def started_from(start: str, into: Path) -> RunFolder | None:
+    return RunFolder.open(Path(os.path.relpath(into / start))) if start else None
 
 
-def history(other: Inheritance | None, step: dict[str, Any] | None) -> Iterable[str]:
-    """What the run began with, and what it took."""
-    if other:
-        yield (
-            f"- begun with {Path(other.run).name}: {len(other.taken)} of its weights taken, "
-            f"{len(other.left)} left, {len(other.new)} new"
+def like(base: RunFolder, given: Given) -> Given:
+    """The shape and the tokenizer of the other run; another tokenizer must be asked for."""
+    theirs = base.config()
+    model = {
+        name: value
+        for name, value in theirs.model.model_dump().items()
+        if mark("model", name) in (Mark.SIZE, Mark.SHAPE)
+    }
+    if given.get("train", {}).get("new_vectors"):
+        return {"model": model}
+    tokenizer = theirs.tokenizer.model_dump(exclude={"dropout"})
+    for name, value in given.get("tokenizer", {}).items():
+        if name in tokenizer and value != tokenizer[name]:
+            raise ConfigError(
+                f"tokenizer.{name} = {shown(value)} makes another tokenizer than that of "
+                f"{base.path}, and its token vectors would be lost.",
+                "Leave the setting out, or keep the vectors of the tokens that both have: "
+                "--set train.new_vectors=true",
+            )
+    return {"model": model, "tokenizer": tokenizer}
+
+
+@torch.no_grad()
+def inherit(model: Transformer, base: RunFolder, tokenizers: Tokenizers) -> Inheritance:
+    """Take over each weight of the same name and shape, and the vectors of known tokens."""
+    if not base.has_weights():
+        raise FolderError(
+            f"{base.path} has no weights yet.",
+            f"Train it to its end with: clearhead train {base.path}",
         )
-    if step:
-        minutes = f"{step['seconds'] / 60:.1f} minutes"
-        yield f"- {step['step']:,} updates, {step['epoch']:.1f} passes, {minutes}"
+    theirs, ours = base.model().state_dict(), model.state_dict()
+    taken, known = [], 1.0
+    for name, weight in ours.items():
+        side = 0 if name.startswith("source") else 1
+        own = tokenizers[side]
+        other = base.tokenizers()[side] if name in PER_TOKEN else own
+        fits = name in theirs and theirs[name].shape[1:] == weight.shape[1:]
+        if fits and own.fingerprint != other.fingerprint:
+            ids = other.vocabulary.ids()
+            rows = {n: ids[token] for n, token in enumerate(own.vocabulary.tokens) if token in ids}
+            weight[[*rows]] = theirs[name][[*rows.values()]].to(weight)
+            known = min(known, len(rows) / len(weight))
+        elif fits and theirs[name].shape == weight.shape:
+            weight.copy_(theirs[name])
+        else:
+            continue
+        taken.append(name)
+    if not taken:
+        raise ConfigError(
+            f"Nothing in {base.path} fits this model.",
+            "Leave out the settings that change its shape.",
+        )
+    return Inheritance(
+        run=str(base.path),
+        taken=tuple(taken),
+        left=tuple(sorted(theirs.keys() - set(taken))),
+        new=tuple(sorted(ours.keys() - set(taken))),
+        known_tokens=known,
+    )
 
 
-def reached(validation: dict[str, Any] | None, chosen: Chosen) -> Iterable[str]:
-    """The last validation, and the candidates' scores: minus the loss if there are no others."""
-    if validation:
-        loss, perplexity = validation["loss"], validation["perplexity"]
-        yield f"- loss {loss:.4f}, perplexity {perplexity:.2f} after the last update"
-        for name, score in chosen.scores.items():
-            measured = f"{validation['score_name']} {score:.2f}"
-            yield f"- {name}: {f'loss {-score:.4f}' if validation['score'] is None else measured}"
-
-
-def described_file(path: Path) -> str:
-    """A file by its name, size and hash; not by its place, which is nobody's business."""
-    if not path.is_file():
-        return path.name
-    return f"{path.name}: {path.stat().st_size:,} bytes, SHA-256 {sha256_of(path)}"
+def in_words(inherited: Inheritance) -> str:
+    """A sentence about the weights that a run begins with, and the parts of the model they are in."""
+    told = []
+    for what in ("taken", "left", "new"):
+        names = getattr(inherited, what)
+        places = f" ({', '.join(sorted({name.partition('.')[0] for name in names}))})"
+        told.append(f"{len(names)} {what}{places if names else ''}")
+    if inherited.known_tokens < 1:
+        told.append(f"{inherited.known_tokens:.0%} of the tokens keep their vectors")
+    return f"Weights from {inherited.run}: {'; '.join(told)}."

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -16,19 +16,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from clearhead import __version__
+from clearhead.config import Config
+from clearhead.disk import sha256_of
 from clearhead.errors import FolderError
-from clearhead.folder import RunFolder
+from clearhead.folder import Inheritance, RunFolder
 from clearhead.machine import device_for, keep_freed_memory
+from clearhead.model import Transformer
 from clearhead.tasks.chat import Chatbot, ChatTask
 from clearhead.tasks.classification import ClassificationTask, Classifier
 from clearhead.tasks.corpus import Corpus
-from clearhead.tasks.fit import card
 from clearhead.tasks.pretraining import Filler, PretrainingTask
 from clearhead.tasks.task import Task, User
 from clearhead.tasks.translation import Translation, TranslationTask, Translator
 from clearhead.tasks.writing import Writer, WritingTask
-from clearhead.train import Chosen, mean_weights
+from clearhead.train import Chosen, Judge, mean_weights
 
 TASKS: dict[str, type[Task]] = {
     "translation": TranslationTask,
@@ -115,19 +119,15 @@ def average(run: str | Path, last: int = 5) -> Averaging:
         judge, _ = corpus.judge(task(config, folder.tokenizers()))
         model = folder.model(str(device_for(config.train.device)))
         before = judge.rating(model)
-        weights = mean_weights(folder.checkpoints.open(step).tensors("weights") for step in steps)
+        weights = mean_weights([folder.checkpoints.open(step).tensors("weights") for step in steps])
         model.load_state_dict(weights)
         mean, former = judge.rating(model), None
         if mean > before:
             former = folder.keep_former_weights()
-            folder.write_weights(weights)
-            if judge.calibrated is not None:
-                config = judge.calibrated(model, config)
-                folder.write_config(config)
             name = f"mean of the checkpoints {', '.join(map(str, steps))}"
             chosen = Chosen(steps[-1], name, {"in use before": before, name: mean})
             folder.log.write(chosen.line())
-            folder.write_card(card(folder, config, chosen))
+            use_weights(folder, weights, chosen, judge=judge, model=model)
     return Averaging(
         steps=steps,
         n_wanted=last,
@@ -135,6 +135,85 @@ def average(run: str | Path, last: int = 5) -> Averaging:
         mean=judge.worded(mean),
         former=former,
     )
+
+
+def use_weights(
+    folder: RunFolder,
+    weights: Mapping[str, Tensor],
+    chosen: Chosen,
+    *,
+    judge: Judge,
+    model: Transformer,
+) -> None:
+    """Write the weights, which the model has, and the settings and the card that go with them."""
+    folder.write_weights(weights)
+    config = judge.calibrated(model, folder.config())
+    folder.write_config(config)
+    folder.write_card(card(folder, config, chosen))
+
+
+def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
+    """Markdown; what is not known is not said."""
+    log = list(folder.log.lines())
+    last = {line["kind"]: line for line in log}
+    model, data = config.model, config.data
+    layers = {
+        "encoder": f"{model.n_encoder_layers}",
+        "decoder": f"{model.n_decoder_layers}",
+        "encoder-decoder": f"{model.n_encoder_layers} + {model.n_decoder_layers}",
+    }[model.family]
+    held_out = f"- {data.validation_share:.0%} of the examples, held out"
+    lines = [
+        f"# {folder.path.name}",
+        "",
+        f"A {config.task} model made with clearhead {__version__}: {model.family}, "
+        f"{layers} layers, width {model.d_model}, {model.n_heads} heads, {model.vocab_size:,} tokens.",
+        "",
+        "## Trained on",
+        *(f"- {described_file(folder.path / file)}" for file in data.files),
+        *(f"- {line['text']}" for line in log if line["kind"] == "note" and not line["step"]),
+        *history(folder.plan().inherited, last.get("step")),
+        "",
+        "## Validated on",
+        *(f"- {described_file(folder.path / file)}" for file in data.validation_files),
+        *([] if data.validation_files else [held_out]),
+        *reached(last.get("validation"), chosen),
+        f"- in use: {chosen.weights}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def history(other: Inheritance | None, step: dict[str, Any] | None) -> Iterable[str]:
+    if other:
+        yield (
+            f"- begun with {Path(other.run).name}: {len(other.taken)} of its weights taken, "
+            f"{len(other.left)} left, {len(other.new)} new"
+        )
+    if step:
+        yield (
+            f"- {step['step']:,} updates, {step['epoch']:.1f} passes, "
+            f"{step['seconds'] / 60:.1f} minutes"
+        )
+
+
+def reached(validation: dict[str, Any] | None, chosen: Chosen) -> Iterable[str]:
+    """The last validation, and the candidates' scores: minus the loss if there are no others."""
+    if validation:
+        yield (
+            f"- loss {validation['loss']:.4f}, perplexity {validation['perplexity']:.2f} "
+            "after the last update"
+        )
+        for name, score in chosen.scores.items():
+            measured = f"{validation['score_name']} {score:.2f}"
+            yield f"- {name}: {f'loss {-score:.4f}' if validation['score'] is None else measured}"
+
+
+def described_file(path: Path) -> str:
+    """A file by its name, size and hash; not by its place, which is nobody's business."""
+    if not path.is_file():
+        return path.name
+    return f"{path.name}: {path.stat().st_size:,} bytes, SHA-256 {sha256_of(path)}"
 
 
 def in_workers(

@@ -39,7 +39,6 @@ class Judge:
     loss: Callable[[Transformer], float]
     """The mean loss over all validation examples."""
     name: str = "loss"
-    """What the score is called."""
     score: Callable[[Transformer], float] | None = None
     """The task's own measure on a sample, higher being better; without one, minus the loss."""
     full_score: Callable[[Transformer], float] | None = None
@@ -47,7 +46,7 @@ class Judge:
     effort: float = 1.0
     """How many times longer the full score takes than that of the sample."""
     samples: Callable[[Transformer], Samples] = lambda _: ()
-    calibrated: Callable[[Transformer, Config], Config] | None = None
+    calibrated: Callable[[Transformer, Config], Config] = lambda _, config: config
     """The settings with what only validation can tell, such as a temperature."""
 
     def rating(self, model: Transformer) -> float:
@@ -55,7 +54,6 @@ class Judge:
         return -self.loss(model) if self.full_score is None else self.full_score(model)
 
     def worded(self, rating: float) -> str:
-        """A rating as people read it."""
         return f"loss {-rating:.4f}" if self.full_score is None else f"{self.name} {rating:.2f}"
 
 
@@ -98,8 +96,7 @@ def label_loss(
     """One label per text (softmax over the labels), or any number of them (a sigmoid each)."""
 
     def loss(model: Transformer, batch: LabelBatch, tap: Tap = SILENT) -> tuple[Tensor, int]:
-        source = with_unknowns(batch.source, word_dropout)
-        scores = model(source, real=batch.source_mask, tap=tap)
+        scores = model(with_unknowns(batch.source, word_dropout), real=batch.source_mask, tap=tap)
         labels = batch.labels.to(scores.dtype)
         weight = scores.new_tensor(weights) if weights else None
         if several:
@@ -160,10 +157,9 @@ def smoothed_cross_entropy(
         half = torch.get_autocast_dtype(device)
         x, tokens, bias = x.to(half), tokens.to(half), None if bias is None else bias.to(half)
     with torch.autocast(device, enabled=False):
-        loss: Tensor = _SmoothedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+        return _SmoothedCrossEntropy.apply(  # type: ignore[no-untyped-call, no-any-return]
             x, tokens, bias, targets, smoothing, torch.is_grad_enabled()
         )
-    return loss
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
