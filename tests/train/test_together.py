@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import device, testing
 from torch import distributed as dist
 
-from clearhead.train import parallel
+from clearhead.train import update
 from train.runs import checkpoints_in, log_of, losses_in, weights_in
 
 CALM = {"model.dropout": 0.0, "train.save_every": 2, "train.validate_every": 3, "train.ema": 0.9}
@@ -38,13 +38,13 @@ def pair(nursery):
 def test_processes_wait_for_as_long_as_the_first_may_prepare(monkeypatch):
     given = {}
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr(parallel, "rendezvous", lambda url: iter([(dist.HashStore(), 1, 2)]))
+    monkeypatch.setattr(update, "rendezvous", lambda url: iter([(dist.HashStore(), 1, 2)]))
     monkeypatch.setattr(
         dist, "init_process_group", lambda backend, **options: given.update(options)
     )
     monkeypatch.setattr(dist, "barrier", lambda: None)
     monkeypatch.setattr(dist, "destroy_process_group", lambda: None)
-    with parallel.joined_ranks(device("cpu")) as ranks:
+    with update.joined_ranks(device("cpu")) as ranks:
         assert (ranks.rank, ranks.world) == (1, 2)
     assert given["timeout"] >= timedelta(hours=12)
 

@@ -12,7 +12,6 @@ from clearhead.train.loss import (
     smoothed_cross_entropy,
     total_loss,
 )
-from clearhead.train.parallel import Ranks, joined_ranks
 from clearhead.train.report import (
     Chosen,
     Correction,
@@ -24,6 +23,7 @@ from clearhead.train.report import (
     Validation,
 )
 from clearhead.train.state import gathered, mean_weights
+from clearhead.train.update import Ranks, joined_ranks
 
 __all__ = [
     "Chosen", "Correction", "Job", "Judge", "Loss", "Note", "Ranks", "Report", "Samples", "Saved",

@@ -18,7 +18,6 @@ from clearhead.data.order import mix
 from clearhead.model import Transformer, build
 from clearhead.train.loss import Judge, Loss
 from clearhead.train.optimizer import freeze, optimizers, rate_factor
-from clearhead.train.parallel import Ranks
 from clearhead.train.report import (
     Chosen,
     Correction,
@@ -40,7 +39,7 @@ from clearhead.train.state import (
     load_tensors,
     mean_weights,
 )
-from clearhead.train.update import Objective, Outcome, distribute, not_finite, update
+from clearhead.train.update import Objective, Outcome, Ranks, distribute, not_finite, update
 
 VALIDATIONS = 12
 """Validations in a run, when nothing else is asked."""
@@ -144,8 +143,12 @@ class Run:
         self.objective = distribute(
             Objective(job.model, job.loss, job.config), job.config, job.ranks
         )
-        average = MovingAverage(job.model, job.config.ema) if job.config.ema else None
-        self.state = State(job.model, optimizers(job.model, job.config), Course(job.steps), average)
+        self.state = State(
+            job.model,
+            optimizers(job.model, job.config),
+            Course(job.steps),
+            MovingAverage(job.model, job.config.ema) if job.config.ema else None,
+        )
         self.watch = Stopwatch(0.0)
 
     @property
@@ -153,7 +156,6 @@ class Run:
         return self.state.counters.step
 
     def resume(self) -> Iterator[Note]:
-        """Become what the newest checkpoint holds, if there is one."""
         if (newest := self.job.keeper.newest()) is None:
             return
         self.state.restore(newest)
@@ -288,8 +290,10 @@ class Run:
         if job.ranks.first and self.step not in job.keeper.steps():
             numbers = self.state.numbers() | {"circumstances": job.circumstances()}
             job.keeper.save(self.step, tensors, numbers)
-            keep_last = max(job.config.keep_checkpoints, job.config.average_last)
-            job.keeper.prune(keep_last, self.state.counters.best_step)
+            job.keeper.prune(
+                max(job.config.keep_checkpoints, job.config.average_last),
+                self.state.counters.best_step,
+            )
         job.ranks.wait()
         return Saved(self.step, time.monotonic() - begin)
 
@@ -311,9 +315,9 @@ class Run:
 
     def seconds_to_validate(self) -> float:
         """Time that validations will still take: on the way, and to choose the weights at the end."""
-        config, n_updates = self.job.config, self.state.course.total - self.step
+        config = self.job.config
+        n_validations = (self.state.course.total - self.step) // self.job.validate_every
         n_candidates = 2 + (config.ema > 0) + (config.average_last > 0)
-        n_validations = n_updates // self.job.validate_every
         return self.watch.validation * (n_validations + n_candidates * self.job.judge.effort)
 
     def choose_weights(self) -> Chosen:

@@ -14,7 +14,7 @@ from torch.optim import Adam, AdamW, Optimizer
 
 from clearhead.config import TrainConfig
 from clearhead.errors import ConfigError
-from clearhead.train.parallel import full, placed_like
+from clearhead.train.update import full, placed_like
 
 LAYER = re.compile(r"\.layers\.(\d+)\.")
 EMBEDDING = re.compile(r"^(source_)?tokens\.|\.(positions|types|norm_embedding)\.")
@@ -22,13 +22,12 @@ EMBEDDING = re.compile(r"^(source_)?tokens\.|\.(positions|types|norm_embedding)\
 
 def optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
     """The optimizers that share the parameters that learn between them."""
-    matrices: dict[str, Tensor] = {}
-    others: dict[str, Tensor] = {}
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            # A hidden matrix maps vectors to vectors inside the stacks; tables and heads do not.
-            is_hidden = parameter.ndim == 2 and ".layers." in name
-            (matrices if is_hidden else others)[name] = parameter
+    learning = {name: each for name, each in model.named_parameters() if each.requires_grad}
+    # A hidden matrix maps vectors to vectors inside the stacks; tables and heads do not.
+    matrices = {
+        name: each for name, each in learning.items() if each.ndim == 2 and ".layers." in name
+    }
+    others = {name: each for name, each in learning.items() if name not in matrices}
     if not others:
         raise ConfigError(
             f"train.freeze = {config.freeze} leaves nothing to learn.", "Freeze fewer layers."

@@ -14,8 +14,7 @@ from clearhead.machine import wait_for
 from clearhead.model import build
 from clearhead.train.loss import Loss
 from clearhead.train.optimizer import optimizers
-from clearhead.train.parallel import Ranks
-from clearhead.train.update import Objective, update
+from clearhead.train.update import Objective, Ranks, update
 
 PART = r"([\d.]+)\s*(step|epoch|[smhd])"
 UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
@@ -123,10 +122,12 @@ def sized(
     reasons."""
     if config.model.size().keys() & decided.get("model", {}).keys():
         fast = speed(config.model)
-        about = f"d_model = {config.model.d_model}: {fast:,.0f} tokens/s on this machine"
-        return config, fast, [about]
-    best = 0.0
-    reasons: list[str] = []
+        return (
+            config,
+            fast,
+            [f"d_model = {config.model.d_model}: {fast:,.0f} tokens/s on this machine"],
+        )
+    best, reasons = 0.0, list[str]()
     for name in SIZES:
         model = config.model.but(**ModelConfig.preset(name).size())
         fast = speed(model)

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from clearhead.errors import FolderError
-from clearhead.train.parallel import full, placed_like
 from clearhead.train.report import Correction
+from clearhead.train.update import full, placed_like
 
 Tensors = dict[str, Tensor]
 
@@ -50,7 +50,6 @@ class Course:
 
     @property
     def total(self) -> int:
-        """Updates there will be, as far as is known."""
         return self.corrections[-1].steps if self.corrections else self.steps
 
     def progress(self, step: int) -> float:
@@ -62,9 +61,8 @@ class Course:
         return min(1.0, done + (1 - done) * (step - since) / max(1, total - since))
 
     def corrected(self, step: int, steps: int) -> "Course":
-        """The course from here on with another number of updates."""
-        correction = Correction(step, self.progress(step), max(steps, step))
-        return replace(self, corrections=(*self.corrections, correction))
+        made = Correction(step, self.progress(step), max(steps, step))
+        return replace(self, corrections=(*self.corrections, made))
 
     def fitting_steps(self, step: int, seconds_left: float, seconds_per_step: float) -> int:
         """How many updates fit the time that is left; the present number, if it is near enough."""
@@ -88,7 +86,6 @@ class Stopwatch:
         return now - self.begin
 
     def note_validation(self) -> None:
-        """A validation has ended; the next update begins."""
         now = time.monotonic()
         self.validation, self.last = now - self.last, now
 
@@ -158,12 +155,14 @@ class State:
 
     def tensors(self) -> dict[str, Tensors]:
         """The tensors of a checkpoint, by file."""
-        files = {"weights": self.model.state_dict()}
-        files["optimizer"] = {
-            f"{name}/{key}": value
-            for name, parameter in self.model.named_parameters()
-            for optimizer in self.optimizers
-            for key, value in optimizer.state.get(parameter, {}).items()
+        files = {
+            "weights": self.model.state_dict(),
+            "optimizer": {
+                f"{name}/{key}": value
+                for name, parameter in self.model.named_parameters()
+                for optimizer in self.optimizers
+                for key, value in optimizer.state.get(parameter, {}).items()
+            },
         }
         if self.average is not None:
             files["average"] = self.average.tensors
@@ -179,7 +178,6 @@ class State:
         }
 
     def restore(self, checkpoint: StoredCheckpoint) -> None:
-        """Become what was saved."""
         load_tensors(self.model.state_dict(), checkpoint.tensors("weights"))
         owner = {
             parameter: optimizer
@@ -200,8 +198,9 @@ class State:
             load_tensors(self.average.tensors, checkpoint.tensors("average"))
             self.average.n_updates = numbers["average_updates"]
         self.counters = Counters(**numbers["counters"])
-        corrections = tuple(Correction(**correction) for correction in numbers["corrections"])
-        self.course = Course(numbers["steps"], corrections)
+        self.course = Course(
+            numbers["steps"], tuple(Correction(**each) for each in numbers["corrections"])
+        )
 
 
 def gathered(tensors: Tensors) -> Tensors:
