@@ -434,17 +434,11 @@ class Config(Settings):
     task: Literal["translation", "chat", "classification", "writing", "pretraining"] = "translation"
     """What the model is for."""
     model: ModelConfig = ModelConfig()
-    """The shape of the Transformer."""
     tokenizer: TokenizerConfig = TokenizerConfig()
-    """How text becomes tokens."""
     data: DataConfig = DataConfig()
-    """What is read and how it is cut into batches."""
     train: TrainConfig = TrainConfig()
-    """How weights are learned."""
     decode: Free[DecodeConfig] = DecodeConfig()
-    """How output is chosen."""
     labels: LabelConfig = LabelConfig()
-    """What a classifier can say."""
 
     @model_validator(mode="before")
     @classmethod
@@ -476,7 +470,6 @@ def mark(section: str, name: str) -> Mark | None:
 
 
 def read_given(path: Path) -> Given:
-    """The settings that a TOML file gives."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -557,7 +550,6 @@ def to_toml(config: Config) -> str:
 
 
 def toml_literal(value: str | bool | int | float | tuple[Any, ...]) -> str:
-    """A value as TOML writes it."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(toml_literal, value))}]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -7,12 +7,10 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import torch
 
 from clearhead.errors import ConfigError, DiskError
-
-if TYPE_CHECKING:
-    import torch
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEEP = 2**30
@@ -48,10 +46,8 @@ def cache_folder() -> Path:
     )
 
 
-def device_for(name: str) -> "torch.device":
+def device_for(name: str) -> torch.device:
     """The device of that name; for "auto", the best that is there."""
-    import torch
-
     if name != "auto":
         return torch.device(name)
     if torch.cuda.is_available():
@@ -59,10 +55,8 @@ def device_for(name: str) -> "torch.device":
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
-def wait_for(device: "torch.device") -> None:
+def wait_for(device: torch.device) -> None:
     """Synchronise: wait until the device has done all that it was given, so that it can be timed."""
-    import torch
-
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
@@ -96,16 +90,14 @@ def survives(program: str) -> bool:
     return done.returncode == 0
 
 
-def has_bf16_products(device: "torch.device") -> bool:
+def has_bf16_products(device: torch.device) -> bool:
     """Whether products in bfloat16 work on the device; on a CPU they may kill, so a child tries."""
-    import torch
-
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported())
     return device.type != "cpu" or survives(BF16_PRODUCT)
 
 
-def is_bf16(precision: str, device: "torch.device") -> bool:
+def is_bf16(precision: str, device: torch.device) -> bool:
     """Whether a precision ("auto", "fp32", "bf16") means bfloat16 on the device.
 
     It is refused where it cannot be.

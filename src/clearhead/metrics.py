@@ -31,10 +31,6 @@ class ClassScore:
     count: int
     """How often the label is the right one."""
 
-    def __str__(self) -> str:
-        scores = f"precision {self.precision:.1f}, recall {self.recall:.1f}, F1 {self.f1:.1f}"
-        return f"{scores} of {self.count}"
-
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """Corpus BLEU as sacreBLEU computes it by default."""
@@ -66,6 +62,14 @@ def accuracy(predicted: Sequence[Hashable], right: Sequence[Hashable]) -> Score:
 def mean_f1(scores: Mapping[Any, ClassScore]) -> Score:
     """Macro F1: the mean over the labels, rare ones counting as much as frequent ones."""
     return Score("macro F1", sum(score.f1 for score in scores.values()) / len(scores))
+
+
+def micro_f1(
+    predicted: Sequence[Collection[Hashable]], right: Sequence[Collection[Hashable]]
+) -> Score:
+    """Micro F1: over all labels of all texts together, frequent ones counting for more."""
+    hits = sum(len(set(p) & set(r)) for p, r in zip(predicted, right, strict=True))
+    return Score("micro F1", percent(2 * hits, sum(map(len, [*predicted, *right]))))
 
 
 def per_label(

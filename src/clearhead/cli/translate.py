@@ -208,7 +208,7 @@ def source_chunks(
 ) -> Iterable[Sequence[str]]:
     """The text, or the lines of files, a terminal or a pipe, as many at a time as have come."""
     from clearhead.data.lines import Lines
-    from clearhead.tasks.task import CHUNK
+    from clearhead.data.store import AT_ONCE
 
     if text is not None:
         if files:
@@ -219,9 +219,9 @@ def source_chunks(
     if not files and sys.stdin.isatty():
         return typed_lines()
     return (
-        block.lines[start : start + CHUNK]
+        block.lines[start : start + AT_ONCE]
         for block in Lines(files or "-", errors).blocks()
-        for start in range(0, len(block.lines), CHUNK)
+        for start in range(0, len(block.lines), AT_ONCE)
     )
 
 

@@ -27,7 +27,8 @@ from clearhead.errors import DataError
 STORE_FORMAT = 2
 """Belongs into a store's name: a change of layout makes old stores invisible instead of wrong."""
 AT_ONCE = 2_048
-"""Examples handled at a time: enough to keep every core at work, few enough for long texts."""
+"""Texts or examples handled at a time: enough to keep every core at work and to find some of like
+length, few enough for long texts and to answer soon."""
 IN_USE = 3_600.0
 """Seconds for which a store just used, or one that is being written, is not removed."""
 STAYS_IN_MEMORY = 1 << 25

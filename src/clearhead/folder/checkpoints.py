@@ -167,7 +167,6 @@ class Checkpoints:
         return None
 
     def at(self, step: int) -> Checkpoint | None:
-        """The checkpoint of a step, if there is one."""
         return self.open(step) if step in self.found() else None
 
     def open(self, step: int) -> Checkpoint:

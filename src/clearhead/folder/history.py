@@ -26,7 +26,6 @@ class Log:
         self.root, self.name, self.path = root, name, root / name
 
     def write(self, report: Mapping[str, Any]) -> None:
-        """Append one line, at once."""
         line = json.dumps(report, ensure_ascii=False).encode() + b"\n"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | UNTRUSTED
         with (
@@ -93,7 +92,6 @@ class Inheritance(Checked):
     run: str
     """The other run, seen from where the command was given."""
     taken: tuple[str, ...]
-    """Weights that were taken over."""
     left: tuple[str, ...]
     """Weights of the other run for which there was no place."""
     new: tuple[str, ...]

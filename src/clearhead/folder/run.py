@@ -102,7 +102,6 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
-        """A run that is there."""
         run = cls(path)
         if missing := [name for name in (CONFIG, TOKENIZER) if not (run.path / name).exists()]:
             found: list[str] = []
@@ -119,7 +118,6 @@ class RunFolder:
         return run
 
     def exists(self) -> bool:
-        """Whether the folder is a run."""
         return (self.path / CONFIG).exists()
 
     def config(self) -> Config:
@@ -135,7 +133,6 @@ class RunFolder:
         return plan_in_log(self.log.lines(), self.config().train.max_steps or 0, self.log.path)
 
     def write_plan(self, plan: RunPlan) -> None:
-        """Put a plan in the place of the one that may be there, atomically."""
         self.write(PLAN, plan.model_dump_json(indent=1) + "\n")
 
     def card(self) -> str:
@@ -171,12 +168,12 @@ class RunFolder:
         return tokenizer
 
     def model(self, device: str = "cpu") -> Transformer:
-        """The model with the weights to use, ready to be used."""
         model = empty_model(
             self.config().model, size_inside(self.path, WEIGHTS), self.path / WEIGHTS
         )
-        tensors = read_tensors(self.path, WEIGHTS, expected=model.state_dict())
-        model.load_state_dict(tensors, assign=True)
+        model.load_state_dict(
+            read_tensors(self.path, WEIGHTS, expected=model.state_dict()), assign=True
+        )
         return model.to(device).eval()
 
     def has_weights(self) -> bool:
@@ -184,7 +181,6 @@ class RunFolder:
         return os.path.lexists(self.path / WEIGHTS)
 
     def size(self) -> int:
-        """Bytes of all files in the folder."""
         return sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())
 
     def write_weights(self, tensors: Mapping[str, Tensor]) -> None:
@@ -288,5 +284,6 @@ def least_bytes(config: ModelConfig) -> int:
     encoder = 0 if config.family == "decoder" else config.n_encoder_layers
     decoder = 0 if config.family == "encoder" else config.n_decoder_layers
     layer = 4 * config.d_model**2 + 2 * config.d_model * config.d_ff
-    n_numbers = config.vocab_size * config.d_model + (encoder + decoder) * layer
-    return n_numbers * torch.float32.itemsize
+    return torch.float32.itemsize * (
+        config.vocab_size * config.d_model + (encoder + decoder) * layer
+    )

@@ -231,8 +231,11 @@ class Chatbot(User):
         batches = task.batches(in_memory(examples, task.encoding)[0])
         nats, n_tokens = total_loss(self.model, next_token_loss(), batches.fixed())
         judged = [each.turns[-1:] if self.reads_question else each.turns[1::2] for each in examples]
-        n_bytes = sum(len(turn.encode()) + 1 for turns in judged for turn in turns)
-        return Perplexity(nats=nats, tokens=n_tokens, bytes=n_bytes)
+        return Perplexity(
+            nats=nats,
+            tokens=n_tokens,
+            bytes=sum(len(turn.encode()) + 1 for turns in judged for turn in turns),
+        )
 
 
 class ChatTask(Task):
@@ -248,12 +251,10 @@ class ChatTask(Task):
 
     @classmethod
     def resolve(cls, decided: Given, examples: Iterator[Conversation], /) -> Config:
-        """The family: encoder–decoder for pairs of question and answer, else a decoder."""
-        if "family" in decided.get("model", {}):
-            return Config(**decided)
+        """The family, if it is not decided: for pairs of question and answer, both stacks."""
         are_pairs = all(len(each.turns) == 2 for each in islice(examples, ENOUGH_TO_TELL))
         family = "encoder-decoder" if are_pairs else "decoder"
-        return Config(**layered(decided, {"model": {"family": family}}))
+        return Config(**layered({"model": {"family": family}}, decided))
 
     @property
     def encoding(self) -> Encoding:

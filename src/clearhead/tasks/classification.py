@@ -15,12 +15,12 @@ from clearhead.config import Config, Given
 from clearhead.data.batches import Batches, ByLength, LabelBatch, label_batch
 from clearhead.data.encoding import Encoding, label_encoding
 from clearhead.data.examples import LabelledText, labelled
-from clearhead.data.store import Store
+from clearhead.data.store import Store, chunks
 from clearhead.errors import DataError, shown
 from clearhead.look import Look
 from clearhead.model import Transformer
 from clearhead.tasks.looking import Asked, look_at_reading
-from clearhead.tasks.task import Task, Tokenizers, User, chunked
+from clearhead.tasks.task import Task, Tokenizers, User
 from clearhead.train import Judge, Loss, label_loss, mean_loss
 
 BATCH_TOKENS = 8_192
@@ -83,7 +83,7 @@ class Classifier(User):
 
     def stream(self, texts: Iterable[str]) -> Iterator[Classification]:
         """Classifications in the order of the texts, while later texts are still being read."""
-        return self.in_chunks(chunked(texts))
+        return self.in_chunks(chunks(texts))
 
     def in_chunks(self, chunks: Iterable[Sequence[str]]) -> Iterator[Classification]:
         """The same for texts that come some at a time: no answer waits for the next chunk."""
@@ -103,7 +103,6 @@ class Classifier(User):
                 )
 
     def look(self, text: str, edit: Asked = None) -> Look:
-        """Every number behind a classification."""
         return look_at_reading(
             self.model,
             self.tokenizer,
@@ -168,9 +167,8 @@ def fitted_temperature(
 
     def slope(log_temperature: float) -> float:
         at = torch.tensor(log_temperature, dtype=torch.float64, requires_grad=True)
-        scaled = scores.double() / at.exp()
         loss = F.binary_cross_entropy_with_logits if several else F.cross_entropy
-        return float(torch.autograd.grad(loss(scaled, labels), at)[0])
+        return float(torch.autograd.grad(loss(scores.double() / at.exp(), labels), at)[0])
 
     low, high = torch.tensor(TEMPERATURES).log().tolist()
     for _ in range(40):
@@ -187,8 +185,6 @@ Fine-tuning needs half."""
 
 
 class ClassificationTask(Task):
-    """What training has to know about classification."""
-
     name = "classification"
 
     read = staticmethod(labelled)
@@ -235,7 +231,6 @@ class ClassificationTask(Task):
         )
 
     def n_predictions(self, store: Store) -> int:
-        """One for each text."""
         return len(store)
 
     def batches(self, store: Store) -> Batches[LabelBatch]:

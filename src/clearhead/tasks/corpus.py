@@ -26,8 +26,6 @@ from clearhead.tasks.task import Task, Tokenizers
 from clearhead.text import Tokenizer
 from clearhead.train import Judge
 
-GIGABYTE = 1e9
-
 
 class HeldOut:
     """Chooses, in one pass over examples of a number not yet known, those to hold out of training.
@@ -164,7 +162,7 @@ class Corpus:
             task.encoding,
             max_length=self.data.max_length,
             notes=self.notes,
-            cache_size=self.data.cache_size * GIGABYTE,
+            cache_size=self.data.cache_size * 1e9,
         )
 
     def fingerprint(self, task: Task) -> str:
@@ -178,11 +176,9 @@ class Corpus:
     @cached_property
     def files(self) -> list[tuple[list[str], str]]:
         """The endings of the training files, which say how to read them, and their SHA-256."""
-        paths = map(Path, self.examples.paths)
-        return [(path.suffixes, sha256_of(path)) for path in paths]
+        return [(path.suffixes, sha256_of(path)) for path in map(Path, self.examples.paths)]
 
     def notes(self) -> list[str]:
-        """What reading put right, file by file."""
         return [
             f"{Path(path).name}: {sentence}."
             for path, notes in self.examples.notes.items()

@@ -120,14 +120,10 @@ def evaluate_labels(classifier: Classifier, examples: Sequence[LabelledText]) ->
         for each in chosen_labels(logits, several)
     ]
     labels = {str(label): score for label, score in metrics.per_label(found, right).items()}
-    exact = metrics.accuracy([*map(frozenset, found)], [*map(frozenset, right)])
-    scores = [exact]
+    scores = [metrics.accuracy([*map(frozenset, found)], [*map(frozenset, right)])]
     confused: Confusions = {}
     if several:
-        hits = sum(len(set(said) & set(true)) for said, true in zip(found, right, strict=True))
-        n_labels = sum(map(len, [*found, *right]))
-        micro_f1 = metrics.Score("micro F1", metrics.percent(2 * hits, n_labels))
-        scores = [replace(exact, name="all labels right"), micro_f1]
+        scores = [replace(scores[0], name="all labels right"), metrics.micro_f1(found, right)]
     else:
         confused = metrics.confusion([each[0] for each in found], [each[0] for each in right])
     scores.append(metrics.mean_f1(labels))
@@ -157,7 +153,6 @@ def by_name(scores: Sequence[metrics.Score]) -> dict[str, Any]:
 
 
 def table(labels: Mapping[str, metrics.ClassScore]) -> Iterator[str]:
-    """How each label fared, a line for each."""
     width = max(map(len, map(short, ["label", *labels])))
     yield f"{'label':<{width}}  precision  recall     F1   texts"
     for label, score in labels.items():
@@ -180,7 +175,6 @@ def matrix(labels: Sequence[str], confused: Confusions) -> Iterator[str]:
 
 
 def mistakes(confused: Confusions) -> Iterator[str]:
-    """The most frequent confusions."""
     wrong = {pair: count for pair, count in confused.items() if pair[0] != pair[1]}
     yield "most often confused:" if wrong else "nothing was confused"
     for pair in sorted(wrong, key=lambda pair: (-wrong[pair], str(pair)))[:N_CONFUSED]:
@@ -268,6 +262,6 @@ def loss_and_bleu(translator: Translator, pairs: Sequence[tuple[str, str]]) -> t
     """Loss of the references, and BLEU of greedy translations."""
     sources, references = zip(*pairs, strict=True)
     n_tokens = sum(len(ids) + 1 for ids in translator.target.encode_batch(list(references)))
-    found = translator.translate(list(sources), beam=1, guard=False)
-    score = metrics.bleu([*map(str, found)], references)
-    return -sum(translator.score(pairs)) / n_tokens, score.value
+    found = map(str, translator.translate(list(sources), beam=1, guard=False))
+    bleu = metrics.bleu(list(found), references).value
+    return -sum(translator.score(pairs)) / n_tokens, bleu

@@ -157,12 +157,11 @@ def probes(job: Job) -> list[Probe]:
     n_heads = config.n_heads * (config.n_encoder_layers + 2 * config.n_decoder_layers)
     if not job.config.film or job.ranks.world > 1 or n_heads > MOST_HEADS:
         return []
-    batch: Any = None
     for batch in islice(job.batches.fixed(), 200):
         if max(len(side) for side in sides(batch, 0)) >= LONGEST - 3:
             break
-    n_rows = len(batch.indices) if batch else 0
-    rows = sorted({0, n_rows // 2, n_rows - 1}) if batch else []
+    n_rows = len(batch.indices)
+    rows = sorted({0, n_rows // 2, n_rows - 1})
     return [Probe(*(tuple(side[:LONGEST]) for side in sides(batch, row))) for row in rows]
 
 

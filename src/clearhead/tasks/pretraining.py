@@ -74,7 +74,6 @@ class Filler(User):
         return Filling(text, tuple(gaps))
 
     def look(self, text: str, edit: Asked = None) -> Look:
-        """Every number behind what fits the gaps of a text."""
         return look_at_reading(
             self.model, self.tokenizer, text, encode=self.read, task="pretraining", edit=edit
         )
@@ -136,7 +135,6 @@ class PretrainingTask(WritingTask):
         return Config(**decided)
 
     def n_predictions(self, store: Store) -> int:
-        """Every token, or those that are hidden."""
         share = 1.0 if self.config.model.family == "decoder" else self.config.data.mask_share
         return max(1, round(share * int(store.n_tokens[0])))
 

@@ -3,9 +3,8 @@
 import math
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -23,8 +22,6 @@ from clearhead.train import Judge, Loss, next_token_loss
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
 """The source's and the target's, which may be the same."""
-CHUNK = 2_048
-"""Texts read ahead of the model: enough to find some of like length, few enough to answer soon."""
 N_SAMPLES = 3
 """Examples whose outputs are shown at each validation."""
 T = TypeVar("T")
@@ -185,12 +182,6 @@ class User(ABC):
             f"<{type(self).__name__} {self.name or 'without a run'}: {self.config.task}, "
             f"{self.config.model.family}, {n_parameters:,} parameters>"
         )
-
-
-def chunked(texts: Iterable[str]) -> Iterator[list[str]]:
-    """The texts, some at a time."""
-    rest = iter(texts)
-    return iter(lambda: list(islice(rest, CHUNK)), [])
 
 
 class Kept(Generic[T, V]):

@@ -12,14 +12,14 @@ from clearhead.config import Config, DecodeConfig, Given, layered
 from clearhead.data.batches import Batches, ByLength, PairBatch, Recut, pair_batch
 from clearhead.data.encoding import Encoding, pair_encoding
 from clearhead.data.examples import Pair, pairs
-from clearhead.data.store import Store
+from clearhead.data.store import Store, chunks
 from clearhead.decode import Hypothesis, decode, laid_out, score
 from clearhead.errors import ConfigError, TextError, shown
 from clearhead.folder import RunFolder
 from clearhead.look import Alignment, Look, align, tokens
 from clearhead.model import Transformer
 from clearhead.tasks.looking import Asked, look_at_writing
-from clearhead.tasks.task import N_SAMPLES, Output, Task, Tokenizers, User, chunked
+from clearhead.tasks.task import N_SAMPLES, Output, Task, Tokenizers, User
 from clearhead.text import END, START, Tokenizer, fitting_parts
 from clearhead.train import Judge, Samples, mean_loss, next_token_loss
 
@@ -140,7 +140,7 @@ class Translator(User):
 
     def stream(self, texts: Iterable[str], **options: Any) -> Iterator[Translation]:
         """One translation for each text, in order, while later texts are still being read."""
-        return self.in_chunks(chunked(texts), **options)
+        return self.in_chunks(chunks(texts), **options)
 
     def in_chunks(
         self,
@@ -168,11 +168,10 @@ class Translator(User):
             return
         if on_too_long == "error":
             self.refuse_too_long(text)
-        for part, space in fitting_parts(text, self.fits):
+        n_read = 1 if on_too_long == "truncate" else None
+        for part, space in islice(fitting_parts(text, self.fits), n_read):
             terms = tuple(required_terms(part, glossary, protect))
             yield Piece(text=part, space=space, terms=terms)
-            if on_too_long == "truncate":
-                return
 
     def refuse_too_long(self, text: str) -> None:
         if not self.fits(text):
@@ -294,8 +293,6 @@ GREEDY = DecodeConfig(beam=1, max_extra=10, guard=False)
 
 
 class TranslationTask(Task):
-    """What training has to know about translation."""
-
     name = "translation"
 
     read = staticmethod(pairs)
@@ -326,8 +323,9 @@ class TranslationTask(Task):
         source, target = self.tokenizers
 
         def translated(model: Transformer, texts: list[str]) -> list[str]:
-            found = decode(model, ended(source, texts), GREEDY)
-            return [target.decode(best[0].ids) for best in found]
+            return [
+                target.decode(best[0].ids) for best in decode(model, ended(source, texts), GREEDY)
+            ]
 
         def bleu(model: Transformer, some: list[Pair]) -> float:
             hypotheses = translated(model, [pair.source for pair in some])

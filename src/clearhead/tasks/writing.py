@@ -194,8 +194,9 @@ class Writer(User):
         lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else list(text)
         batches = sliding([*self.read("\n".join(lines)), self.tokenizer.end], self.window)
         nats, n_tokens = total_loss(self.model, next_token_loss(), batches)
-        n_bytes = sum(len(line.encode()) + 1 for line in lines)
-        return Perplexity(nats=nats, tokens=n_tokens, bytes=n_bytes)
+        return Perplexity(
+            nats=nats, tokens=n_tokens, bytes=sum(len(line.encode()) + 1 for line in lines)
+        )
 
 
 def sliding(ids: Sequence[int], window: int) -> Iterator[TextBatch]:
@@ -225,7 +226,6 @@ class Page:
         return f"{self.end()}\n" if token == self.tokenizer.end else self.line.push(token)
 
     def end(self) -> str:
-        """What is left of the line."""
         rest, self.line = self.line.end(), self.tokenizer.stream()
         return rest
 
@@ -251,22 +251,20 @@ class Until:
             for stop in self.stops
             if (place := self.waiting.find(stop)) >= 0
         ]
-        starts = (stop[:n] for stop in self.stops for n in range(1, len(stop)))
-        doubtful = (len(start) for start in starts if self.waiting.endswith(start))
+        doubtful = (
+            n for stop in self.stops for n in range(1, len(stop)) if self.waiting.endswith(stop[:n])
+        )
         n_sure = min(found)[1] if found else len(self.waiting) - max(doubtful, default=0)
         sure, self.waiting = self.waiting[:n_sure], self.waiting[n_sure:]
         self.reached = bool(found)
         return sure
 
     def end(self, text: str) -> str:
-        """What is left when nothing more comes."""
         sure = "" if self.reached else self.push(text)
         return sure if self.reached else sure + self.waiting
 
 
 class WritingTask(Task):
-    """What training has to know about writing."""
-
     name = "writing"
 
     read = staticmethod(running_text)
@@ -284,14 +282,12 @@ class WritingTask(Task):
         return text_encoding(self.tokenizers[1])
 
     def n_predictions(self, store: Store) -> int:
-        """Every token."""
         return int(store.n_tokens[0])
 
     def batches(self, store: Store) -> Batches[Any]:
         return self.windows(store)
 
     def windows(self, store: Store) -> Windows:
-        """Running text, cut into windows of one length."""
         data = self.config.data
         return Windows(store, data.window, data.batch_tokens, self.config.train.seed)
 
