@@ -75,7 +75,7 @@ class Checkpoint:
             raise self.damaged(STATE, "it is not a JSON object")
         return state
 
-    def tensors(self, name: str, expected: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+    def tensors(self, name: str) -> dict[str, Tensor]:
         """The tensors of one file, on the CPU."""
         file = f"{name}.safetensors"
         if file not in self.files:
@@ -88,7 +88,6 @@ class Checkpoint:
             f"{self.name}/{file}",
             sha256=self.files[file][1],
             is_verified=self.is_verified,
-            expected=expected,
         )
 
     def verify(self) -> None:

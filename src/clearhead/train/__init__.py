@@ -12,7 +12,7 @@ from clearhead.train.loss import (
     smoothed_cross_entropy,
     total_loss,
 )
-from clearhead.train.report import (
+from clearhead.train.state import (
     Chosen,
     Correction,
     Note,
@@ -21,8 +21,9 @@ from clearhead.train.report import (
     StepReport,
     Stopped,
     Validation,
+    gathered,
+    mean_weights,
 )
-from clearhead.train.state import gathered, mean_weights
 from clearhead.train.update import Ranks, joined_ranks
 
 __all__ = [

@@ -18,23 +18,21 @@ from clearhead.data.order import mix
 from clearhead.model import Transformer, build
 from clearhead.train.loss import Judge, Loss
 from clearhead.train.optimizer import freeze, optimizers, rate_factor
-from clearhead.train.report import (
+from clearhead.train.state import (
     Chosen,
     Correction,
-    Note,
-    Report,
-    Saved,
-    StepReport,
-    Stopped,
-    Validation,
-)
-from clearhead.train.state import (
     Course,
     Keeper,
     MovingAverage,
+    Note,
+    Report,
+    Saved,
     State,
+    StepReport,
+    Stopped,
     Stopwatch,
     Tensors,
+    Validation,
     gathered,
     load_tensors,
     mean_weights,
