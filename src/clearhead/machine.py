@@ -25,9 +25,8 @@ TRIAL_SECONDS = 120.0
 
 def n_processors() -> int:
     """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    is_told = hasattr(os, "sched_getaffinity")  # which macOS does not have
+    return len(os.sched_getaffinity(0)) if is_told else os.cpu_count() or 1
 
 
 def cache_folder() -> Path:

@@ -76,7 +76,6 @@ class Checkpoint:
         return state
 
     def tensors(self, name: str) -> dict[str, Tensor]:
-        """The tensors of one file, on the CPU."""
         file = f"{name}.safetensors"
         if file not in self.files:
             raise FolderError(
@@ -195,7 +194,6 @@ class Checkpoints:
                     discard(self.path / f"{step:08d}")
 
     def problems(self) -> list[str]:
-        """What is wrong with each checkpoint that is not whole."""
         try:
             entries = self.entries()
         except FolderError as error:

@@ -110,7 +110,6 @@ class RunPlan(Checked):
     reasons: tuple[str, ...]
     """Why the settings are what they are, for people."""
     n_examples: Count | None = None
-    """Training examples, where they were counted."""
     examples: str = ""
     """The fingerprint of the training examples; empty, where it is not known."""
     inherited: Inheritance | None = None
@@ -125,13 +124,12 @@ def plan_in_log(lines: Iterable[Mapping[str, Any]], steps: int, path: object) ->
     """
     values: dict[str, Any] = {"steps": steps, "seconds": 0.0, "reasons": (), "corrections": []}
     for line in lines:
-        rest = {name: value for name, value in line.items() if name != "kind"}
+        rest = {name: value for name, value in line.items() if name not in ("kind", "step")}
         match line.get("kind"):
             case "plan":
                 values |= rest
             case "inherited":
-                rest.pop("step", None)
                 values["inherited"] = rest
             case "correction":
-                values["corrections"].append([rest.get(k) for k in ("step", "progress", "steps")])
+                values["corrections"].append([line.get(k) for k in ("step", "progress", "steps")])
     return RunPlan.parsed(json.dumps(values), path)

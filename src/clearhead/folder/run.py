@@ -44,7 +44,6 @@ TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source-tokenizer.json"
 WEIGHTS = "weights.safetensors"
 """The weights to use; a checkpoint has its own under the same name."""
 FORMER_WEIGHTS = "former-weights.safetensors"
-"""The weights that were to be used before others took their place."""
 BEFORE_CONFIG = {LOCK, TOKENIZER, SOURCE_TOKENIZER, PLAN}
 """What a folder may hold before it is a run: creating one may have been cut short."""
 
@@ -215,7 +214,7 @@ class RunFolder:
     def problems(self) -> list[str]:
         """Everything that is wrong with the folder; nothing, if it can be used and trained on."""
         found: list[str] = []
-        readers: tuple[Callable[[], object], ...] = (
+        for read in (
             self.config,
             self.tokenizers,
             self.plan,
@@ -223,8 +222,7 @@ class RunFolder:
             lambda: (self.has_weights() or not self.checkpoints.steps()) and self.model(),
             lambda: sum(1 for _ in self.log.lines()),
             lambda: sum(1 for _ in self.film.lines()),
-        )
-        for read in readers:
+        ):
             try:
                 read()
             except ClearheadError as error:

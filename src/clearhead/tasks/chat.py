@@ -175,9 +175,8 @@ class Chatbot(User):
 
         A model that was trained on questions and answers reads the last turn alone.
         """
-        room = self.limit
-        if not self.reads_question:
-            room -= min(options.max_length or LENGTH, self.limit // 2)
+        for_reply = min(options.max_length or LENGTH, self.limit // 2)
+        room = self.limit if self.reads_question else self.limit - for_reply
         kept, notes = list(turns[-1:] if self.reads_question else turns), []
         while len(ids := self.read(kept)) > room and len(kept) > 1:
             del kept[:2]

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import overload
 
 import torch
 import torch.nn.functional as F
@@ -211,16 +211,15 @@ class ClassificationTask(Task):
                 "In a table the label comes first and then the text; .csv and .jsonl may name the "
                 "columns label and text.",
             )
-        labels: dict[str, Any] = {"names": names, "several": several}
-        if config.labels.balance and not config.labels.weights:
-            labels["weights"] = tuple(counts.total() / len(names) / counts[name] for name in names)
+        balanced = tuple(counts.total() / len(names) / counts[name] for name in names)
+        weights = config.labels.weights or (balanced if config.labels.balance else ())
         train = config.train
         if not (train.budget or train.max_steps):
             n_passes = min(max(TEXTS / n_texts, FEWEST), MOST) / (2 if train.start else 1)
             train = train.but(budget=f"{n_passes:.1f} epochs")
         return config.but(
             model=config.model.but(family="encoder", n_classes=len(names)),
-            labels=config.labels.but(**labels),
+            labels=config.labels.but(names=names, several=several, weights=weights),
             train=train,
         )
 

@@ -146,7 +146,6 @@ class Corpus:
             yield example
 
     def tokenizers(self, config: TokenizerConfig) -> Tokenizers:
-        """Learned from the training part: one for all sides, or one for each."""
         source = self.learned(slice(0, None if config.shared else 1), config)
         return source, source if config.shared else self.learned(slice(1, 2), config)
 
@@ -169,8 +168,8 @@ class Corpus:
         """Stands for the training part as ids: the files, what is held out, how it is encoded."""
         data, encoding = self.data, task.encoding
         held_out = [] if data.validation_files else [data.validation_share, data.validation_limit]
-        read = [task.name, self.files, held_out, data.max_length]
-        settings = json.dumps([read, encoding.fingerprint, encoding.vocab_sizes])
+        examples = [task.name, self.files, held_out, data.max_length]
+        settings = json.dumps([examples, encoding.fingerprint, encoding.vocab_sizes])
         return f"{STORE_FORMAT}-{hashlib.sha256(settings.encode()).hexdigest()[:32]}"
 
     @cached_property

@@ -259,7 +259,6 @@ def ablate_heads(
 
 
 def loss_and_bleu(translator: Translator, pairs: Sequence[tuple[str, str]]) -> tuple[float, float]:
-    """Loss of the references, and BLEU of greedy translations."""
     sources, references = zip(*pairs, strict=True)
     n_tokens = sum(len(ids) + 1 for ids in translator.target.encode_batch(list(references)))
     found = map(str, translator.translate(list(sources), beam=1, guard=False))

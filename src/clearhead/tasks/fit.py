@@ -42,7 +42,6 @@ from clearhead.train import (
 from clearhead.train.plan import Plan, measured_speed, parse_budget, planned
 
 PER_TOKEN = {"tokens.weight", "source_tokens.weight", "head.tokens.weight", "head.bias"}
-"""Weights with a row for each token."""
 
 
 def fit(
@@ -184,7 +183,6 @@ def continued(folder: RunFolder, given: Given, task: str) -> Config:
 
 
 def by_name(config: Config) -> Given:
-    """The task, and every setting by its full name."""
     settings = {
         f"{part}.{name}": value for part in SECTIONS for name, value in getattr(config, part)
     }

@@ -24,7 +24,6 @@ from clearhead.tasks.writing import WritingTask
 from clearhead.train import Judge, Loss, masked_token_loss, mean_loss, next_token_loss
 
 GAP = re.compile(r"_{2,}")
-"""Two or more underscores."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ PATTERNS: dict[str, re.Pattern[str]] = {
 
 
 def required_terms(text: str, glossary: Mapping[str, str], protect: Sequence[str]) -> list[str]:
-    """The target terms that the translation of this text must hold."""
     terms = [
         target
         for source, target in glossary.items()
@@ -205,7 +204,6 @@ class Translator(User):
         found: Sequence[Sequence[Hypothesis]],
         on_too_long: TooLong,
     ) -> Translation:
-        """The translation of a text from those of its pieces."""
         if not parts:
             return Translation(source=text, text="")
         if len(parts) == 1 and on_too_long != "truncate":

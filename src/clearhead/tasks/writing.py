@@ -222,7 +222,6 @@ class Page:
             self.push(token)
 
     def push(self, token: int) -> str:
-        """The text that this token completes."""
         return f"{self.end()}\n" if token == self.tokenizer.end else self.line.push(token)
 
     def end(self) -> str:

@@ -91,7 +91,6 @@ def rate_factor(config: TrainConfig, d_model: int, step: int, progress: float) -
     paper: the same as the paper has it, d_model^-0.5 · min(step^-0.5, step · warmup^-1.5).
     """
     rising = progress / config.warmup if config.warmup else 1.0
-    warmup_steps = config.warmup_steps
     match config.schedule:
         case "stable":
             return min(1.0, rising, (1 - progress) / config.decay)
@@ -101,9 +100,9 @@ def rate_factor(config: TrainConfig, d_model: int, step: int, progress: float) -
             turn = math.pi * (progress - config.warmup) / (1 - config.warmup)
             return 0.5 * (1 + math.cos(turn))
         case "inverse-sqrt":
-            return min(step / warmup_steps, math.sqrt(warmup_steps / step))
+            return min(step / config.warmup_steps, math.sqrt(config.warmup_steps / step))
         case "paper":
-            return float(d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5))
+            return float(d_model**-0.5 * min(step**-0.5, step * config.warmup_steps**-1.5))
 
 
 class Muon(Optimizer):

@@ -42,7 +42,6 @@ class StepReport(Report):
     """One update of the weights."""
 
     steps: int
-    """Updates there will be."""
     epoch: float
     """How often the training data was seen."""
     loss: float
