@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from clearhead.errors import DataError
@@ -77,7 +76,7 @@ def per_label(
 ) -> dict[Hashable, ClassScore]:
     """The scores of each label that is predicted or right anywhere; a text may have several."""
     check_lengths(predicted, right)
-    there, said = Counter(chain.from_iterable(right)), Counter(chain.from_iterable(predicted))
+    there, said = (Counter(label for each in side for label in each) for side in (right, predicted))
     hits = Counter(
         label for p, r in zip(predicted, right, strict=True) for label in set(p) & set(r)
     )

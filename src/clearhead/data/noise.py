@@ -19,7 +19,6 @@ from clearhead.data.batches import (
     PairBatch,
     TextBatch,
     TokenBatch,
-    Windows,
     paired,
 )
 from clearhead.data.order import Ints, mix
@@ -36,7 +35,7 @@ SPAN = 3
 class Noisy(Batches[B]):
     """Windows of running text, each of which is spoiled in its own way."""
 
-    def __init__(self, windows: Windows, share: float, seed: int) -> None:
+    def __init__(self, windows: Batches[TextBatch], share: float, seed: int) -> None:
         self.windows, self.share, self.seed = windows, share, seed
 
     @abstractmethod
@@ -57,7 +56,7 @@ class Noisy(Batches[B]):
 class Masked(Noisy[MaskedBatch]):
     """Hidden tokens here and there, which the encoder has to name (masked language modelling)."""
 
-    def __init__(self, windows: Windows, share: float, seed: int, words: range) -> None:
+    def __init__(self, windows: Batches[TextBatch], share: float, seed: int, words: range) -> None:
         super().__init__(windows, share, seed)
         self.words = words
         """The ids of tokens that are words: no others are hidden or shown instead."""

@@ -6,7 +6,6 @@ The plan, plan.json, also says what was taken over from another run, and how it 
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -39,7 +38,7 @@ class Log:
         if not os.path.lexists(self.path):
             return
         with open_inside(self.root, self.name) as file:
-            for number, line in enumerate(iter(partial(file.readline, MAX_LINE), b""), start=1):
+            for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), start=1):
                 if len(line) < MAX_LINE and not line.endswith(b"\n"):
                     return
                 try:

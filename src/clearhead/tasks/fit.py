@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from clearhead.train import (
     Correction,
     Job,
     Note,
+    Ranks,
     Report,
     Validation,
     gathered,
@@ -63,50 +63,63 @@ def fit(
         if ranks.first and not folder.exists():
             create(corpus, decided, folder, world=ranks.world, device=device)
         ranks.wait()
-        config, plan = continued(folder, given, task.name), folder.plan()
+        config = continued(folder, given, task.name)
         if ranks.first and config != folder.config():
             folder.write_config(config)
-        made = task(config, folder.tokenizers())
-        # a place in the data means nothing in other data; earlier versions named them otherwise
-        is_named = plan.examples.startswith(f"{STORE_FORMAT}-")
-        if is_named and plan.examples != corpus.fingerprint(made):
-            raise DataError(
-                f"The training examples are not those that {folder.path} was begun with.",
-                "Put the files back as they were, or begin anew with another --into.",
-            )
-        seconds = None if plan.seconds is None else parse_budget(config.train.budget).seconds
-        yield Plan(config, plan.steps, seconds, plan.reasons)
-        corpus.split()
-        store = corpus.store(made)
-        judge, validation = corpus.judge(made)
-        torch.manual_seed(config.train.seed)
-        model = build(config.model)
-        if (base := started_from(config.train.start, into)) and folder.checkpoints.newest() is None:
-            inherited = inherit(model, base, made.tokenizers)
-            plan = plan.model_copy(update={"inherited": inherited})
-            yield Note(0, in_words(inherited))
-        with stop_on_signals() as stop:
-            job = Job(
-                model=model.to(device),
-                batches=made.batches(store),
-                loss=made.loss,
-                config=config.train,
-                steps=plan.steps,
-                judge=judge,
-                keeper=folder.checkpoints,
-                seconds=None if seconds is None else seconds - (time.monotonic() - begin),
-                corrections=tuple(Correction(*each) for each in plan.corrections),
-                ranks=ranks,
-                stop=stop,
-            )
-            yield from recorded(job, folder, plan, notes=about(store, validation))
+        yield from go_on(corpus, folder, config, ranks=ranks, device=device, begin=begin)
+
+
+def go_on(
+    corpus: Corpus,
+    folder: RunFolder,
+    config: Config,
+    *,
+    ranks: Ranks,
+    device: torch.device,
+    begin: float,
+) -> Iterator[Plan | Report]:
+    """Train the run that is in the folder, from its newest checkpoint or from its beginning."""
+    plan, made = folder.plan(), corpus.task(config, folder.tokenizers())
+    # a place in the data means nothing in other data; earlier versions named them otherwise
+    is_named = plan.examples.startswith(f"{STORE_FORMAT}-")
+    if is_named and plan.examples != corpus.fingerprint(made):
+        raise DataError(
+            f"The training examples are not those that {folder.path} was begun with.",
+            "Put the files back as they were, or begin anew with another --into.",
+        )
+    seconds = None if plan.seconds is None else parse_budget(config.train.budget).seconds
+    yield Plan(config, plan.steps, seconds, plan.reasons)
+    corpus.split()
+    store = corpus.store(made)
+    judge, validation = corpus.judge(made)
+    torch.manual_seed(config.train.seed)
+    model = build(config.model)
+    base = started_from(config.train.start, folder.path)
+    if base and folder.checkpoints.newest() is None:
+        inherited = inherit(model, base, made.tokenizers)
+        plan = plan.model_copy(update={"inherited": inherited})
+        yield Note(0, in_words(inherited))
+    with stop_on_signals() as stop:
+        job = Job(
+            model=model.to(device),
+            batches=made.batches(store),
+            loss=made.loss,
+            config=config.train,
+            steps=plan.steps,
+            judge=judge,
+            keeper=folder.checkpoints,
+            seconds=None if seconds is None else seconds - (time.monotonic() - begin),
+            corrections=tuple(Correction(*each) for each in plan.corrections),
+            ranks=ranks,
+            stop=stop,
+        )
+        yield from recorded(job, folder, plan, notes=about(store, validation))
 
 
 def decided_for(task: str, given: Given, into: Path) -> Given:
     """All that is decided about a new run, also by the one that it begins with."""
-    first = decide(task, given)
-    base = started_from(TrainConfig(**first.get("train", {})).start, into)
-    return decide(task, given, like(base, given)) if base else first
+    base = started_from(TrainConfig(**layered(given).get("train", {})).start, into)
+    return decide(task, given, like(base, given) if base else None)
 
 
 def create(
@@ -220,12 +233,13 @@ def recorded(job: Job, folder: RunFolder, plan: RunPlan, notes: list[Note]) -> I
             weights = gathered(job.model.state_dict()) if isinstance(report, Chosen) else {}
             if job.ranks.first:
                 if isinstance(report, Correction) and report not in job.corrections:
-                    all_made = (*plan.corrections, astuple(report))
-                    plan = plan.model_copy(update={"corrections": all_made})
+                    made = (report.step, report.progress, report.steps)
+                    plan = plan.model_copy(update={"corrections": (*plan.corrections, made)})
                     folder.write_plan(plan)
                 folder.log.write(report.line())
                 if isinstance(report, Chosen):
-                    use_weights(folder, weights, report, judge=job.judge, model=job.model.eval())
+                    config = job.judge.calibrated(job.model.eval(), folder.config())
+                    use_weights(folder, weights, config, report)
             yield report
     except NotFiniteError as error:
         if job.ranks.first:

@@ -138,7 +138,7 @@ class PretrainingTask(WritingTask):
         return max(1, round(share * int(store.n_tokens[0])))
 
     def batches(self, store: Store) -> Batches[Any]:
-        windows, family = self.windows(store), self.config.model.family
+        windows, family = super().batches(store), self.config.model.family
         share, seed = self.config.data.mask_share, self.config.train.seed
         if family == "encoder":
             tokenizer = self.tokenizers[1]

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from clearhead import __version__
 from clearhead.config import Config
@@ -24,7 +23,6 @@ from clearhead.disk import sha256_of
 from clearhead.errors import FolderError
 from clearhead.folder import Inheritance, RunFolder
 from clearhead.machine import device_for, keep_freed_memory
-from clearhead.model import Transformer
 from clearhead.tasks.chat import Chatbot, ChatTask
 from clearhead.tasks.classification import ClassificationTask, Classifier
 from clearhead.tasks.corpus import Corpus
@@ -32,7 +30,7 @@ from clearhead.tasks.pretraining import Filler, PretrainingTask
 from clearhead.tasks.task import Task, User
 from clearhead.tasks.translation import Translation, TranslationTask, Translator
 from clearhead.tasks.writing import Writer, WritingTask
-from clearhead.train import Chosen, Judge, mean_weights
+from clearhead.train import Chosen, mean_weights
 
 TASKS: dict[str, type[Task]] = {
     "translation": TranslationTask,
@@ -127,7 +125,7 @@ def average(run: str | Path, last: int = 5) -> Averaging:
             name = f"mean of the checkpoints {', '.join(map(str, steps))}"
             chosen = Chosen(steps[-1], name, {"in use before": before, name: mean})
             folder.log.write(chosen.line())
-            use_weights(folder, weights, chosen, judge=judge, model=model)
+            use_weights(folder, weights, judge.calibrated(model, config), chosen)
     return Averaging(
         steps=steps,
         n_wanted=last,
@@ -138,16 +136,10 @@ def average(run: str | Path, last: int = 5) -> Averaging:
 
 
 def use_weights(
-    folder: RunFolder,
-    weights: Mapping[str, Tensor],
-    chosen: Chosen,
-    *,
-    judge: Judge,
-    model: Transformer,
+    folder: RunFolder, weights: Mapping[str, torch.Tensor], config: Config, chosen: Chosen
 ) -> None:
-    """Write the weights, which the model has, and the settings and the card that go with them."""
+    """Write the weights, and the settings and the card that go with them."""
     folder.write_weights(weights)
-    config = judge.calibrated(model, folder.config())
     folder.write_config(config)
     folder.write_card(card(folder, config, chosen))
 

@@ -284,9 +284,6 @@ class WritingTask(Task):
         return int(store.n_tokens[0])
 
     def batches(self, store: Store) -> Batches[Any]:
-        return self.windows(store)
-
-    def windows(self, store: Store) -> Windows:
         data = self.config.data
         return Windows(store, data.window, data.batch_tokens, self.config.train.seed)
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any
 
 import torch
@@ -51,7 +50,7 @@ class StopFlag:
 
     signal: int | None = None
 
-    def note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+    def note(self, number: int, _frame: object) -> None:
         """A signal handler: remember the first signal; leave at once on a second Ctrl-C."""
         if self.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
