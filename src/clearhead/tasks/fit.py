@@ -183,8 +183,8 @@ def continued(folder: RunFolder, given: Given, task: str) -> Config:
     """The run's settings with those given now; such as would change its updates are refused."""
     stored = folder.config()
     now = Config(**layered(stored.model_dump(), spelled_out(given), {"task": task}))
-    after_by_name = by_name(now)
-    for name, before in by_name(stored).items():
+    after_by_name = settings_by_name(now)
+    for name, before in settings_by_name(stored).items():
         after = after_by_name[name]
         if before != after and not may_change(name, before, after):
             raise ConfigError(
@@ -195,7 +195,7 @@ def continued(folder: RunFolder, given: Given, task: str) -> Config:
     return now
 
 
-def by_name(config: Config) -> Given:
+def settings_by_name(config: Config) -> Given:
     settings = {
         f"{part}.{name}": value for part in SECTIONS for name, value in getattr(config, part)
     }

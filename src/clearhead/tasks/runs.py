@@ -117,7 +117,7 @@ def average(run: str | Path, last: int = 5) -> Averaging:
         judge, _ = corpus.judge(task(config, folder.tokenizers()))
         model = folder.model(str(device_for(config.train.device)))
         before = judge.rating(model)
-        weights = mean_weights([folder.checkpoints.open(step).tensors("weights") for step in steps])
+        weights = mean_weights(folder.checkpoints.open(step).tensors("weights") for step in steps)
         model.load_state_dict(weights)
         mean, former = judge.rating(model), None
         if mean > before:
