@@ -145,11 +145,10 @@ class Course:
 
     def progress(self, step: int) -> float:
         """From 0 before the first update to 1 after the last, without jumps at corrections."""
-        since, done, total = 0, 0.0, self.steps
-        for correction in self.corrections:
-            if correction.step <= step:
-                since, done, total = correction.step, correction.progress, correction.steps
-        return min(1.0, done + (1 - done) * (step - since) / max(1, total - since))
+        made = [each for each in self.corrections if each.step <= step]
+        last = made[-1] if made else Correction(0, 0.0, self.steps)
+        gained = (1 - last.progress) * (step - last.step) / max(1, last.steps - last.step)
+        return min(1.0, last.progress + gained)
 
     def corrected(self, step: int, steps: int) -> "Course":
         made = Correction(step, self.progress(step), max(steps, step))
