@@ -183,7 +183,12 @@ def test_train_makes_a_run_and_info_tells_how_to_use_it(
     run = str(tmp_path / "run")
     sets = [part for setting in SMALL for part in ("--set", setting)]
     assert main(["train", str(tmp_path / name), "--task", task, "--into", run, *sets]) == 0
-    assert "Weights in use: last (last loss " in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "2 held-out " in told
+    assert (
+        f"The run is in {run}. Try:\n  clearhead {'chat' if task == 'chat' else 'write'} {run}"
+        in told
+    )
     assert main(["info", run]) == 0
     told = capsys.readouterr().out
     assert f"clearhead {'chat' if task == 'chat' else 'write'} {run}" in told

@@ -108,4 +108,4 @@ def test_a_gap_is_filled(capsys):
 
 def test_a_run_goes_on_as_what_it_was_begun(capfd):
     assert main(["train", "runs/mood"]) == 0
-    assert "Weights in use" in capfd.readouterr().err
+    assert "runs/mood has ended (it had 3 steps)" in capfd.readouterr().err

@@ -36,7 +36,7 @@ def quick(monkeypatch, tmp_path):
 def test_the_demo_trains_translates_measures_and_tells_what_to_type_next(quick, capsys):
     assert main(["demo"]) == 0
     told = capsys.readouterr()
-    assert "update 1 of 3" in told.err
+    assert "step 1 of 3" in told.err
     for title in (
         "A phrasebook",
         "Training",
@@ -116,7 +116,7 @@ def test_the_other_demos_train_show_measure_and_tell_what_to_type_next(
     shorten(monkeypatch, task, (100, 10, 10), train=train, decode={"beam": 1, "max_length": 5})
     assert main(["demo", "--task", task]) == 0
     told = capsys.readouterr()
-    assert "update 1 of 2" in told.err
+    assert "step 1 of 2" in told.err
     assert all(f"{title}\n" in told.out for title in titles)
     assert all(command in told.out for command in commands)
     assert f"look runs/demo-{task} " in told.out

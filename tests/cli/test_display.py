@@ -105,7 +105,7 @@ def test_a_curve_has_dots_in_every_column_up_to_the_last_step_and_none_beyond(
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"), [(49.7, "50 s"), (120, "2 min 00 s"), (7500.4, "2 h 05 min")]
+    ("seconds", "told"), [(49.7, "50 s"), (120.0, "2 min 00 s"), (7500.4, "2 h 05 min")]
 )
 def test_a_time_is_told_in_the_units_that_matter(seconds: float, told: str) -> None:
     assert duration(seconds) == told

@@ -173,7 +173,10 @@ def test_validation_examples_that_are_too_long_are_left_out_and_told(tmp_path):
     given["model"] = {**SMALL, "positions": "learned", "max_positions": 80}
     reports = list(fit(TASKS["translation"], given, tmp_path / "run"))
     told = [each.text for each in reports if isinstance(each, Note)]
-    assert told == ["Validation: 1 of 2 examples left out: 1 longer than 64 tokens."]
+    assert told == [
+        "60 pairs with 240 tokens to predict are few: expect little below 100,000.",
+        "Validation: 1 of 2 examples left out: 1 longer than 64 tokens.",
+    ]
 
 
 def name_of(path, text="a 1 b c 2 d", **data):

@@ -117,10 +117,10 @@ def test_the_weights_to_use_are_those_with_the_best_score_on_the_whole_validatio
     near = Judge(loss=loss_of, score=nearness, full_score=nearness)
     job = tiny_job(steps=12, schedule="inverse-sqrt", judge=near, ema=0.9, average_last=2)
     chosen = list(train(job))[-1]
-    assert chosen.weights == "best, of update 4"
+    assert chosen.weights == "best, of step 4"
     assert set(chosen.scores) == {
         "last",
-        "best, of update 4",
+        "best, of step 4",
         "moving average",
         "average of 2 checkpoints",
     }

@@ -89,7 +89,7 @@ def test_an_update_that_is_not_finite_changes_no_weight_and_names_the_place(plac
         del before["decoder.norm.weight"], after["decoder.norm.weight"]
     assert same(before, after)
     assert keeper.steps() == [AT - 2, AT - 1]
-    assert f"Update {AT} " in caught.value.whole
+    assert f"Step {AT} " in caught.value.whole
     assert caught.value.exit_code == 3
     assert len(caught.value.whole.splitlines()) <= 3
 
@@ -110,7 +110,7 @@ def test_as_many_updates_as_allowed_are_left_out_and_told():
         if isinstance(report, StepReport):
             weights[report.step] = weights_of(job)
     assert [report.text for report in reports if isinstance(report, Note)] == [
-        "Update 3 is not finite and is left out."
+        "Step 3 is not finite and is left out."
     ]
     assert same(weights[2], weights[3])
     assert not same(weights[3], weights[4])

@@ -93,7 +93,7 @@ def test_every_plan_gives_its_reasons_and_its_number_of_updates(budget):
     made = plan_for(budget)
     assert made.reasons
     assert all(made.reasons)
-    assert f"{made.steps:,} updates" in made.reasons[-1]
+    assert f"{made.steps:,} steps" in made.reasons[-1]
     assert made.config.train.max_steps == made.steps >= 1
     assert made.seconds == parse_budget(budget).seconds
 

@@ -32,6 +32,7 @@ def chat(
     min_p: options.MinP = None,
     repetition_penalty: options.Penalty = None,
     seed: options.Seed = None,
+    checkpoint: options.Checkpoint = "",
     settings: options.DecodeSettings = None,
 ) -> None:
     """Talk with a chatbot. In a pipe, each line gets a line as its answer.
@@ -43,7 +44,7 @@ def chat(
     from clearhead.data.lines import Lines
     from clearhead.tasks import Chatbot
 
-    bot = Chatbot.load(run)
+    bot = Chatbot.load(run, checkpoint=checkpoint)
     decode = options.decode_config(
         bot.config,
         settings,
@@ -155,6 +156,7 @@ def write(
         typer.Option(metavar="TEXTS", help="Stop before any of these; \\n: the end of a line."),
     ] = None,
     as_json: options.Json = False,
+    checkpoint: options.Checkpoint = "",
     settings: options.DecodeSettings = None,
 ) -> None:
     """Continue a text.
@@ -166,7 +168,7 @@ def write(
     from clearhead.tasks import Writer
     from clearhead.tasks.task import Kept
 
-    writer = Writer.load(run)
+    writer = Writer.load(run, checkpoint=checkpoint)
     decode = options.decode_config(
         writer.config,
         settings,

@@ -1,6 +1,7 @@
 """Training as one watches it, on stderr: a live picture on a terminal, plain lines in a pipe."""
 
 import math
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,12 +16,13 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from clearhead.cli.options import USES
 from clearhead.config import Given
 from clearhead.errors import ConfigError
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit
+from clearhead.tasks.runs import Ended
 from clearhead.train import (
-    Chosen,
     Correction,
     Note,
     Report,
@@ -29,7 +31,7 @@ from clearhead.train import (
     Stopped,
     Validation,
 )
-from clearhead.train.plan import Plan
+from clearhead.train.plan import Plan, duration
 
 HEIGHT = 6
 """Lines of the loss curve."""
@@ -97,21 +99,31 @@ class Display:
                 return f"step {report.step:,}: {report.text}" if report.step else report.text
             case Stopped(signal=None):
                 return f"step {report.step:,}: stopped early, {report.reason}"
-            case Chosen():
-                by_loss = self.validation is not None and self.validation.score is None
-                scores = ", ".join(
-                    f"{name}: {f'loss {-score:.3f}' if by_loss else f'{score:.2f}'}"
-                    for name, score in report.scores.items()
-                )
-                return f"Weights in use: {report.weights} ({scores}). The run is in {self.folder}"
+            case Ended():
+                return f"\n{report}\n\n{self.what_next(report)}"
             case Stopped():
                 return f"Stopped after step {report.step:,}. Resume with: clearhead train {self.folder}"
         return None
 
+    def what_next(self, ended: Ended) -> str:
+        """Where the run is, and commands to type next."""
+        task = self.plan.config.task if self.plan else "translation"
+        text = self.validation.samples[0][0] if self.validation and self.validation.samples else "…"
+        commands = [USES[task].format(run=self.folder, text=shlex.quote(text))]
+        if task != "pretraining":
+            commands += [
+                f"clearhead look {self.folder} {shlex.quote(text)} -o look.html",
+                f"clearhead evaluate {self.folder} TEST-FILES",
+            ]
+        if ended.is_learning and self.plan and self.plan.seconds:
+            more = f"{max(1, round(3 * self.plan.seconds / 60))}m"
+            commands.append(f"clearhead train {self.folder} --budget {more}")
+        return "\n  ".join([f"The run is in {self.folder}. Try:", *commands])
+
     @property
     def unit(self) -> str:
         """What the model is asked to predict, in the plural."""
-        return "texts" if self.plan and self.plan.config.task == "classification" else "tokens"
+        return TASKS[self.plan.config.task].predicted if self.plan else "tokens"
 
     def time_left(self, report: StepReport) -> str:
         """How long the rest takes: what is left of the budget, or at the pace so far."""
@@ -235,10 +247,10 @@ def drawn_samples(samples: Samples) -> RenderableType:
 
 
 @contextmanager
-def watch(folder: Path) -> Iterator[PlainDisplay | LiveDisplay]:
+def watch(folder: Path, quiet: bool) -> Iterator[PlainDisplay | LiveDisplay]:
     """The display that fits where stderr goes."""
-    console = Console(stderr=True, highlight=False, markup=False)
-    if not console.is_terminal:
+    console = Console(stderr=True, highlight=False, markup=False, quiet=quiet)
+    if quiet or not console.is_terminal:
         console.soft_wrap = True
         yield PlainDisplay(folder, console)
         return
@@ -247,9 +259,11 @@ def watch(folder: Path) -> Iterator[PlainDisplay | LiveDisplay]:
         yield display
 
 
-def train_and_watch(task: str, given: Given, folder: Path, tensorboard: bool = False) -> None:
+def train_and_watch(
+    task: str, given: Given, folder: Path, *, tensorboard: bool = False, quiet: bool = False
+) -> None:
     """Train with somebody watching; a signal that stops it is told by the exit code."""
-    with watch(folder) as display:
+    with watch(folder, quiet) as display:
         reports = fit(TASKS[task], given, folder, display.progress)
         for report in with_tensorboard(reports, folder) if tensorboard else reports:
             display.show(report)
@@ -307,12 +321,3 @@ def plot(
 
 def doing(what: str, done: int, total: int | None) -> str:
     return f"{what}{f' {done:,}' if done else ''}{f' of {total:,}' if total else ''}"
-
-
-def duration(seconds: float) -> str:
-    """A time in the units that matter."""
-    whole = round(seconds)
-    minutes, hours = whole // 60, whole // 3600
-    if hours:
-        return f"{hours} h {minutes % 60:02} min"
-    return f"{minutes} min {whole % 60:02} s" if minutes else f"{whole} s"

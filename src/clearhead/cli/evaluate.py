@@ -1,4 +1,4 @@
-"""`clearhead evaluate`, `info`, `verify` and `average`: what can be asked of any run."""
+"""`clearhead evaluate`: how good a run is on a test set."""
 
 import json
 from pathlib import Path
@@ -8,15 +8,6 @@ import typer
 
 from clearhead.cli import options
 from clearhead.errors import ConfigError
-
-USES = {
-    "translation": 'clearhead translate {run} "…"',
-    "chat": "clearhead chat {run}",
-    "classification": 'clearhead classify {run} "…"',
-    "writing": 'clearhead write {run} "…"',
-    "pretraining": "clearhead train FILES --from {run} --into …",
-}
-"""How to use a run of each task."""
 
 
 def evaluate(
@@ -34,6 +25,7 @@ def evaluate(
     ] = None,
     settings: options.DecodeSettings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    checkpoint: options.Checkpoint = "",
 ) -> None:
     """Measure a run on a test set.
 
@@ -43,7 +35,7 @@ def evaluate(
     """
     from clearhead import tasks
 
-    user = tasks.load(run)
+    user = tasks.load(run, checkpoint=checkpoint)
     changed = beam is not None or settings
     decode = options.decode_config(user.config, settings, beam=beam) if changed else None
     found = tasks.evaluate(user, files, decode)
@@ -53,65 +45,3 @@ def evaluate(
         text = "".join(f"{line}\n" for line in found.lines)
         output.write_text(text, encoding="utf-8", newline="\n")
     typer.echo(json.dumps(found.scores) if as_json else found)
-
-
-def info(run: options.AnyRun) -> None:
-    """Tell what a run is: its data, scores and size, and how to use it.
-
-    - `clearhead info runs/en-de`
-    """
-    from clearhead.folder import RunFolder
-
-    folder = RunFolder.open(run)
-    config = folder.config()
-    if not folder.has_weights():
-        newest = folder.checkpoints.newest()
-        done = f"{newest.step:,} of {config.train.max_steps or 0:,} updates are" if newest else ""
-        typer.echo(
-            f"{run} is a {config.task} run that has not ended: {done or 'no update is'} saved.\n"
-            f"Go on with: clearhead train {run}\n{told_of_cache()}"
-        )
-        return
-    n_parameters = sum(weight.numel() for weight in folder.model().parameters())
-    typer.echo(
-        f"{folder.card()}\n{n_parameters:,} parameters, {folder.size() / 1e6:,.1f} MB on disk.\n"
-        f"Use it: {USES[config.task].format(run=run)}\n{told_of_cache()}"
-    )
-
-
-def told_of_cache() -> str:
-    """Where tokenised text is kept, and how much there is."""
-    from clearhead.machine import cache_folder
-
-    cache = cache_folder()
-    n_bytes = sum(file.stat().st_size for file in cache.rglob("*") if file.is_file())
-    return f"Tokenised text, which may be deleted, is in {cache}: {n_bytes / 1e6:,.1f} MB."
-
-
-def verify(run: options.AnyRun) -> None:
-    """Check every file of a run folder for damage.
-
-    - `clearhead verify runs/en-de` (nothing in the folder is changed; exit 1 if something is wrong)
-    """
-    from clearhead.folder import RunFolder
-
-    problems = RunFolder.open(run).problems()
-    typer.echo("\n".join(problems) or f"Nothing is wrong with {run}.")
-    raise typer.Exit(bool(problems))
-
-
-def average(
-    run: options.AnyRun,
-    last: Annotated[
-        int, typer.Option(min=1, help="How many of the newest checkpoints to average.")
-    ] = 5,
-) -> None:
-    """Average the newest checkpoints, as the paper does, if that is better.
-
-    Both are measured on the run's validation set; the former weights are kept in the folder.
-
-    - `clearhead average runs/en-de --last 5`
-    """
-    from clearhead.tasks.runs import average as use_average
-
-    typer.echo(use_average(run, last))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.options import decode_config
+from clearhead.cli import options
 from clearhead.errors import DataError, TextError
 
 if TYPE_CHECKING:
@@ -65,10 +65,8 @@ def look(
             metavar="FILES", help="Silence each head in turn: loss and BLEU on a test set."
         ),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="decode.NAME=VALUE", help="Any setting of decoding."),
-    ] = None,
+    checkpoint: options.Checkpoint = "",
+    settings: options.DecodeSettings = None,
 ) -> None:
     """See inside a model at work: every number behind an output.
 
@@ -88,7 +86,7 @@ def look(
     from clearhead.tasks import load
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
-    user = load(run)
+    user = load(run, checkpoint=checkpoint)
     if ablate:
         return print_ablation(console, user, ablate)
     frames = film_of(RunFolder.open(run).film.lines()) if film else None
@@ -129,12 +127,12 @@ def looked(
 ) -> "Look":
     """The look that is asked for; not every task takes a target or settings of decoding."""
     line = sys.stdin.readline().removesuffix("\n") if text is None else text
-    options: dict[str, Any] = {"edit": edit}
+    asked: dict[str, Any] = {"edit": edit}
     if user.config.model.writes:
-        options |= {"target": target, "decode": decode_config(user.config, sets)}
+        asked |= {"target": target, "decode": options.decode_config(user.config, sets)}
     elif target is not None:
         raise TextError("A model that reads and does not write has no --target.", "Leave it out.")
-    result: Look = user.look(line, **options)
+    result: Look = user.look(line, **asked)
     return result
 
 

@@ -13,8 +13,9 @@ import typer
 from clearhead import __version__
 from clearhead.cli.chat import chat, write
 from clearhead.cli.doctor import doctor
-from clearhead.cli.evaluate import average, evaluate, info, verify
+from clearhead.cli.evaluate import evaluate
 from clearhead.cli.look import look
+from clearhead.cli.runs import average, info, rm, runs, verify
 from clearhead.cli.train import demo, pretrain, train
 from clearhead.cli.translate import classify, fill, translate
 from clearhead.cli.verb import Verb, Verbs
@@ -29,7 +30,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 USE = (translate, chat, classify, write, look, fill)
-for verb in (demo, train, pretrain, *USE, evaluate, info, verify, average, doctor):
+KEEP = (runs, info, verify, average, rm)
+for verb in (demo, train, pretrain, *USE, evaluate, *KEEP, doctor):
     app.command(cls=Verb)(verb)
 
 

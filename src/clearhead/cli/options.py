@@ -9,6 +9,16 @@ if TYPE_CHECKING:
     from clearhead.config import Config, DecodeConfig
 
 
+USES = {
+    "translation": "clearhead translate {run} {text}",
+    "chat": "clearhead chat {run}",
+    "classification": "clearhead classify {run} {text}",
+    "writing": "clearhead write {run} {text}",
+    "pretraining": "clearhead train FILES --from {run} --into RUN",
+}
+"""How to use a run of each task."""
+
+
 def run_of(what: str) -> Any:
     """The run folder that a verb uses."""
     return typer.Argument(metavar="RUN", help=f"The run folder of {what}.")
@@ -23,6 +33,11 @@ OnInvalid = Annotated[
     Literal["strict", "replace"],
     typer.Option(help="Bytes that are not UTF-8: stop with an error, or read them as �."),
 ]
+Checkpoint = Annotated[
+    str,
+    typer.Option(metavar="STEP", help='Use a checkpoint: "last", or the number of its step.'),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON with all details, one object per line.")]
 
 Beam = Annotated[

@@ -37,6 +37,7 @@ def train(
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write for TensorBoard, into the run folder.")
     ] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Train a model, or resume a run that was interrupted. The same command does both.
 
@@ -57,7 +58,7 @@ def train(
     )
     run = RunFolder(folder)
     known = run.config() if run.exists() else Config(task=given.get("task", "translation"))
-    train_and_watch(task or known.task, given, folder, tensorboard)
+    train_and_watch(task or known.task, given, folder, tensorboard=tensorboard, quiet=quiet)
 
 
 def pretrain(
@@ -78,6 +79,7 @@ def pretrain(
     size: options.Size = None,
     start: options.Start = None,
     settings: options.AnySettings = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Pre-train on plain text. Then fine-tune for a task: `clearhead train … --from RUN`.
 
@@ -96,7 +98,7 @@ def pretrain(
     )
     if not RunFolder(folder).exists():
         given = layered(given, {"model": {"family": OBJECTIVES[objective]}})
-    train_and_watch("pretraining", given, folder)
+    train_and_watch("pretraining", given, folder, quiet=quiet)
 
 
 def asked(

@@ -59,6 +59,8 @@ def translate(
         int | None,
         typer.Option(min=1, help="Processes for --input; else one per processor for long input."),
     ] = None,
+    checkpoint: options.Checkpoint = "",
+    quiet: options.Quiet = False,
     settings: options.DecodeSettings = None,
 ) -> None:
     """Translate a text, or lines of stdin or files.
@@ -73,7 +75,7 @@ def translate(
     from clearhead.tasks.translation import read_glossary
 
     runs = [run, *(ensemble or [])]
-    translator = Translator.load(*runs, int8=int8)
+    translator = Translator.load(*runs, int8=int8, checkpoint=checkpoint)
     decode = options.decode_config(translator.config, settings, beam=beam)
     if n_best is not None:
         decode = decode.but(n_best=n_best, beam=max(n_best, decode.beam))
@@ -86,13 +88,14 @@ def translate(
     chunks = source_chunks(text, input, errors)
     n_workers, chunks = shared_out(chunks, workers) if input else (1, chunks)
     if n_workers > 1:
-        found = in_workers(runs, chunks, n_workers=n_workers, int8=int8, **how)
+        loading: dict[str, Any] = {"int8": int8, "checkpoint": checkpoint}
+        found = in_workers(runs, chunks, n_workers=n_workers, **loading, **how)
     else:
         found = translator.in_chunks(chunks, **how)
     shape = Shape(
         translator, many=(n_best or 1) > 1, scores=scores, alignments=alignments, as_json=as_json
     )
-    write_lines(found, shape.lines, output)
+    write_lines(found, shape.lines, output, quiet=quiet)
 
 
 def shared_out(
@@ -156,6 +159,8 @@ def classify(
     ] = False,
     as_json: options.Json = False,
     errors: options.OnInvalid = "strict",
+    checkpoint: options.Checkpoint = "",
+    quiet: options.Quiet = False,
 ) -> None:
     """Label a text, or each line of stdin or files. Commas join several labels.
 
@@ -164,8 +169,9 @@ def classify(
     """
     from clearhead.tasks import Classifier
 
-    found = Classifier.load(run).in_chunks(source_chunks(text, input, errors))
-    write_lines(found, lambda _, each: [label_line(each, probabilities, as_json)])
+    classifier = Classifier.load(run, checkpoint=checkpoint)
+    found = classifier.in_chunks(source_chunks(text, input, errors))
+    write_lines(found, lambda _, each: [label_line(each, probabilities, as_json)], quiet=quiet)
 
 
 def label_line(found: "Classification", probabilities: bool, as_json: bool) -> str:
@@ -185,6 +191,7 @@ def fill(
     ],
     n_best: Annotated[int, typer.Option(min=1, help="Words per gap.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    checkpoint: options.Checkpoint = "",
 ) -> None:
     """Fill the gaps of a text, and list other words that would fit.
 
@@ -192,7 +199,7 @@ def fill(
     """
     from clearhead.tasks import Filler
 
-    found = Filler.load(run).fill(text, n_best)
+    found = Filler.load(run, checkpoint=checkpoint).fill(text, n_best)
     if as_json:
         gaps = [{candidate.word: candidate.probability for candidate in gap} for gap in found.gaps]
         typer.echo(json.dumps({"text": str(found), "gaps": gaps}, ensure_ascii=False))
@@ -237,6 +244,8 @@ def write_lines(
     results: Iterable[Any],
     lines: Callable[[int, Any], Iterable[str]],
     output: Path | None = None,
+    *,
+    quiet: bool = False,
 ) -> None:
     """Write the lines of each result as it comes; then tell each note once, for all its lines."""
     notes: dict[str, list[int]] = {}
@@ -245,12 +254,12 @@ def write_lines(
         if output
         else nullcontext(sys.stdout) as file
     ):
-        for number, result in enumerate(counted(results) if output else results):
+        for number, result in enumerate(counted(results) if output and not quiet else results):
             file.writelines(f"{line}\n" for line in lines(number, result))
             file.flush()
             for note in result.notes:
                 notes.setdefault(note, []).append(number + 1)
-    for note, numbers in notes.items():
+    for note, numbers in () if quiet else notes.items():
         others = f" and {len(numbers) - 1:,} more" if len(numbers) > 1 else ""
         sys.stderr.write(f"line {numbers[0]:,}{others}: {note}\n")
 

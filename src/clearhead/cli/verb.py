@@ -9,7 +9,7 @@ GROUPS = {
     "Make a model": ("demo", "doctor", "train", "pretrain", "average"),
     "Use it": ("translate", "chat", "classify", "write", "fill"),
     "Look inside": ("look", "evaluate"),
-    "Keep runs in order": ("info", "verify"),
+    "Keep runs in order": ("runs", "info", "verify", "rm"),
 }
 """The verbs as `clearhead --help` shows them."""
 

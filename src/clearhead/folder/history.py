@@ -113,7 +113,19 @@ class RunPlan(Checked):
     """The fingerprint of the training examples; empty, where it is not known."""
     inherited: Inheritance | None = None
     corrections: tuple[tuple[Count, float, Count], ...] = ()
-    """Each: the step, the progress at that step (from 0 to 1), and the updates from then on."""
+    """Each: the step, the progress at that step (from 0 to 1), and the updates from then on.
+
+    With no progress, a run that had ended began another course from its last weights."""
+
+    @property
+    def total(self) -> int:
+        return self.corrections[-1][2] if self.corrections else self.steps
+
+    @property
+    def course(self) -> int:
+        """Updates that the last course was to have."""
+        begun = [(steps, step) for step, progress, steps in self.corrections if progress == 0]
+        return begun[-1][0] - begun[-1][1] if begun else self.steps
 
 
 def plan_in_log(lines: Iterable[Mapping[str, Any]], steps: int, path: object) -> RunPlan:

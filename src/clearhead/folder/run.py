@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -16,6 +17,7 @@ from clearhead.config import Config, ModelConfig, config_from_toml, to_toml
 from clearhead.disk import (
     STRAY,
     atomic_file,
+    discard,
     disk_errors,
     locked,
     make_folder,
@@ -30,8 +32,9 @@ from clearhead.errors import (
     FolderError,
     ModelFileError,
     TokenizerError,
+    shown,
 )
-from clearhead.folder.checkpoints import Checkpoints
+from clearhead.folder.checkpoints import Checkpoint, Checkpoints
 from clearhead.folder.history import Log, RunPlan, plan_in_log
 from clearhead.model import Transformer, build
 from clearhead.tensors import check_same, read_tensors, specs, write_tensors
@@ -166,21 +169,69 @@ class RunFolder:
             )
         return tokenizer
 
-    def model(self, device: str = "cpu") -> Transformer:
-        model = empty_model(
-            self.config().model, size_inside(self.path, WEIGHTS), self.path / WEIGHTS
-        )
-        model.load_state_dict(
-            read_tensors(self.path, WEIGHTS, expected=model.state_dict()), assign=True
-        )
+    def model(self, device: str = "cpu", checkpoint: str = "") -> Transformer:
+        """The model with the weights to use, or with those of a checkpoint: "last", or a step."""
+        config = self.config().model
+        if checkpoint:
+            found = self.checkpoint_of(checkpoint)
+            model = empty_model(config, found.files[WEIGHTS][0], found.path / WEIGHTS)
+            tensors = found.tensors(Path(WEIGHTS).stem)
+            check_same(specs(tensors), specs(model.state_dict()))
+        else:
+            self.refuse_unended()
+            model = empty_model(config, size_inside(self.path, WEIGHTS), self.path / WEIGHTS)
+            tensors = read_tensors(self.path, WEIGHTS, expected=model.state_dict())
+        model.load_state_dict(tensors, assign=True)
         return model.to(device).eval()
+
+    def refuse_unended(self) -> None:
+        if self.has_weights() or not (self.checkpoints.path.exists() or self.log.path.exists()):
+            return  # in a run that was never trained, weights are missing like any other file
+        newest = self.checkpoints.newest()
+        saved = f"{newest.step:,} of {self.plan().total:,} steps are" if newest else "no step is"
+        raise FolderError(
+            f"{self.path} has not ended: {saved} saved.",
+            f"Train it to its end with: clearhead train {self.path}"
+            + (", or use what there is with: --checkpoint last" if newest else ""),
+        )
+
+    def checkpoint_of(self, name: str) -> Checkpoint:
+        """The whole checkpoint of a step, or the newest one for "last"."""
+        steps = self.checkpoints.steps()
+        if name == "last" and steps:
+            return self.checkpoints.open(steps[-1])
+        if name.isdecimal() and int(name) in steps:
+            return self.checkpoints.open(int(name))
+        raise FolderError(
+            f"{self.path} has no checkpoint {shown(name)}.",
+            f"There are: {', '.join(['last', *map(str, steps)]) if steps else 'none'}.",
+        )
+
+    def n_parameters(self) -> int:
+        model = empty_model(self.config().model, sys.maxsize, self.path / WEIGHTS)
+        return sum(weight.numel() for weight in model.parameters())
 
     def has_weights(self) -> bool:
         """Whether training has ended with weights to use."""
         return os.path.lexists(self.path / WEIGHTS)
 
     def size(self) -> int:
-        return sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())
+        return bytes_in(self.path)
+
+    def make_small(self) -> int:
+        """Remove all that is there to train on, and not to use the model; the bytes this frees."""
+        with self.lock():
+            before = self.size()
+            with disk_errors(self.path):
+                discard(self.checkpoints.path)
+                for name in (FORMER_WEIGHTS, FILM):
+                    (self.path / name).unlink(missing_ok=True)
+            return before - self.size()
+
+    def remove(self) -> None:
+        """Remove the whole run, if no process is writing to it."""
+        with self.lock(), disk_errors(self.path):
+            discard(self.path)
 
     def write_weights(self, tensors: Mapping[str, Tensor]) -> None:
         """Replace the weights to use; a process that has loaded the old ones keeps them."""
@@ -228,6 +279,11 @@ class RunFolder:
             except ClearheadError as error:
                 found.append(error.whole)
         return list(dict.fromkeys(found + self.checkpoints.problems()))
+
+
+def bytes_in(path: Path) -> int:
+    """The size of all files in a folder."""
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
 
 @lru_cache(maxsize=16)

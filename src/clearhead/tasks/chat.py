@@ -241,6 +241,8 @@ class ChatTask(Task):
     """What training has to know about chat, in both of its forms."""
 
     name = "chat"
+    unit = "conversations"
+    enough = 50_000
 
     read = staticmethod(read_conversations)
 

@@ -20,8 +20,8 @@ from clearhead.errors import DataError, shown
 from clearhead.look import Look
 from clearhead.model import Transformer
 from clearhead.tasks.looking import Asked, look_at_reading
-from clearhead.tasks.task import Task, Tokenizers, User
-from clearhead.train import Judge, Loss, label_loss, mean_loss
+from clearhead.tasks.task import N_SAMPLES, Task, Tokenizers, User
+from clearhead.train import Judge, Loss, Samples, label_loss, mean_loss
 
 BATCH_TOKENS = 8_192
 """Tokens that are read at once, padding included."""
@@ -186,6 +186,8 @@ Fine-tuning needs half."""
 
 class ClassificationTask(Task):
     name = "classification"
+    unit = predicted = "texts"
+    enough = 1_000
 
     read = staticmethod(labelled)
 
@@ -242,7 +244,7 @@ class ClassificationTask(Task):
         train, labels = self.config.train, self.config.labels
         return label_loss(train.label_smoothing, labels.several, train.word_dropout, labels.weights)
 
-    def judge(self, _examples: list[LabelledText], store: Store) -> Judge:
+    def judge(self, examples: list[LabelledText], store: Store) -> Judge:
         """Loss and accuracy over all validation texts; macro F1 where texts have several labels."""
         several = self.config.labels.several
         batches = self.batches(store)
@@ -259,11 +261,18 @@ class ClassificationTask(Task):
             temperature = fitted_temperature(*scored(model, batches), several)
             return config.but(labels=config.labels.but(temperature=temperature))
 
+        def samples(model: Transformer) -> Samples:
+            found = Classifier(model, self.tokenizers, self.config).classify(
+                [example.text for example in examples[:N_SAMPLES]]
+            )
+            return tuple((each.text, f"{each} ({each.probability:.0%})") for each in found)
+
         return Judge(
             loss=mean_loss(label_loss(several=several), batches),
             name="macro F1" if several else "accuracy",
             score=score,
             full_score=score,
+            samples=samples,
             calibrated=calibrated,
         )
 

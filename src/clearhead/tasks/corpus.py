@@ -9,6 +9,7 @@ import json
 import os
 from collections import deque
 from collections.abc import Container, Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -187,7 +188,7 @@ class Corpus:
     def judge(self, task: Task) -> tuple[Judge, Store]:
         """What validation measures, on the examples that are neither empty nor too long."""
         store, kept = in_memory(self.validation, task.encoding, self.data.max_length)
-        return task.judge(kept, store), store
+        return replace(task.judge(kept, store), n_examples=len(kept)), store
 
 
 def stamps(paths: Iterable[str]) -> list[tuple[int, int]]:

@@ -24,7 +24,7 @@ from clearhead.machine import device_for, keep_freed_memory
 from clearhead.model import Transformer, build
 from clearhead.tasks.corpus import Corpus
 from clearhead.tasks.looking import probes
-from clearhead.tasks.runs import use_weights
+from clearhead.tasks.runs import ended, use_weights
 from clearhead.tasks.task import Task, Tokenizers, decide, with_vocabularies
 from clearhead.train import (
     Chosen,
@@ -39,7 +39,7 @@ from clearhead.train import (
     stop_on_signals,
     train,
 )
-from clearhead.train.plan import Plan, measured_speed, parse_budget, planned
+from clearhead.train.plan import Budget, Plan, measured_speed, parse_budget, planned
 
 PER_TOKEN = {"tokens.weight", "source_tokens.weight", "head.tokens.weight", "head.bias"}
 
@@ -62,10 +62,15 @@ def fit(
         corpus = Corpus(task, config.data, into, progress)
         if ranks.first and not folder.exists():
             create(corpus, decided, folder, world=ranks.world, device=device)
+        elif ranks.first:
+            extend(folder, config)
         ranks.wait()
         config = continued(folder, given, task.name)
         if ranks.first and config != folder.config():
             folder.write_config(config)
+        if has_ended(folder):
+            yield Note(0, told_to_train_on(folder))
+            return
         yield from go_on(corpus, folder, config, ranks=ranks, device=device, begin=begin)
 
 
@@ -88,7 +93,7 @@ def go_on(
             "Put the files back as they were, or begin anew with another --into.",
         )
     seconds = None if plan.seconds is None else parse_budget(config.train.budget).seconds
-    yield Plan(config, plan.steps, seconds, plan.reasons)
+    yield Plan(config, plan.total, seconds, plan.reasons)
     corpus.split()
     store = corpus.store(made)
     judge, validation = corpus.judge(made)
@@ -105,7 +110,7 @@ def go_on(
             batches=made.batches(store),
             loss=made.loss,
             config=config.train,
-            steps=plan.steps,
+            steps=plan.course,
             judge=judge,
             keeper=folder.checkpoints,
             seconds=None if seconds is None else seconds - (time.monotonic() - begin),
@@ -113,7 +118,7 @@ def go_on(
             ranks=ranks,
             stop=stop,
         )
-        yield from recorded(job, folder, plan, notes=about(store, validation))
+        yield from recorded(job, folder, plan, notes=about(made, store, validation))
 
 
 def decided_for(task: str, given: Given, into: Path) -> Given:
@@ -172,27 +177,89 @@ def create(
     )
 
 
-def about(training: Store, validation: Store) -> list[Note]:
-    """What was left out of the examples, or put right in them, for people."""
+def about(task: Task, training: Store, validation: Store) -> list[Note]:
+    """What people should know of the examples: few, left out, or put right."""
+    n_predicted = task.n_predictions(training)
+    few = (
+        f"{len(training):,} {task.unit} with {n_predicted:,} {task.predicted} to predict are few: "
+        f"expect little below {task.enough:,}."
+        if n_predicted < task.enough
+        else ""
+    )
     left_out = {"": training.left_out(), "Validation: ": validation.left_out()}
     told = [f"{part}{sentence}" for part, sentence in left_out.items() if sentence]
-    return [Note(0, text) for text in (*told, *training.notes)]
+    return [Note(0, text) for text in (few, *told, *training.notes) if text]
 
 
 def continued(folder: RunFolder, given: Given, task: str) -> Config:
     """The run's settings with those given now; such as would change its updates are refused."""
-    stored = folder.config()
+    stored, ended = folder.config(), has_ended(folder)
     now = Config(**layered(stored.model_dump(), spelled_out(given), {"task": task}))
     after_by_name = settings_by_name(now)
     for name, before in settings_by_name(stored).items():
         after = after_by_name[name]
-        if before != after and not may_change(name, before, after):
+        if before != after and not may_change(name, before, after, ended=ended):
             raise ConfigError(
                 f"{folder.path} was begun with {name} = {before}, and {after} would make it "
                 "another run.",
                 "Leave the setting out to go on, or begin anew with another --into.",
             )
     return now
+
+
+def has_ended(folder: RunFolder) -> bool:
+    """Whether weights were chosen after the last of the updates that the plan has."""
+    total = folder.plan().total
+    lines = folder.log.lines() if folder.has_weights() else ()
+    return any(line.get("kind") == "chosen" and line["step"] >= total for line in lines)
+
+
+def extend(folder: RunFolder, config: Config) -> None:
+    """Give a run that has ended a new course from its last weights, if more is asked of it."""
+    if not has_ended(folder):
+        return
+    plan, before, budget = folder.plan(), folder.config().train, parse_budget(config.train.budget)
+    last = next(line for line in reversed([*folder.log.lines()]) if line["kind"] == "step")
+    done, seconds = last["step"], last["seconds"]
+    wanted = done
+    if config.train.max_steps != before.max_steps:
+        wanted, budget = config.train.max_steps or done, Budget()
+    elif budget.seconds is not None and budget.seconds > (plan.seconds or seconds):
+        wanted = done + max(1, round(done * (budget.seconds / seconds - 1)))
+    elif budget.steps or budget.epochs:
+        wanted = budget.steps or round((budget.epochs or 0) * done / last["epoch"])
+    if wanted <= done:
+        return
+    if folder.checkpoints.newest() is None:
+        raise FolderError(
+            f"{folder.path} holds no checkpoint, so it cannot be trained on.",
+            f"Begin a new run with its weights: clearhead train FILES --from {folder.path} "
+            "--into RUN",
+        )
+    folder.write_config(config.but(train=config.train.but(max_steps=wanted)))
+    more = (
+        f"from step {done:,} on: {wanted - done:,} more steps, with a learning rate that rises anew"
+    )
+    folder.write_plan(
+        plan.model_copy(
+            update={
+                "seconds": budget.seconds,
+                "corrections": (*plan.corrections, (done, 0.0, wanted)),
+                "reasons": (*plan.reasons, more),
+            }
+        )
+    )
+
+
+def told_to_train_on(folder: RunFolder) -> str:
+    """What a person should know who trains a run that has ended, and asks for no more."""
+    plan, budget = folder.plan(), folder.config().train.budget
+    more = f"{2 * plan.seconds / 60:.0f}m" if plan.seconds else f"{2 * plan.total} steps"
+    asked = f" (it had {budget})" if budget else ""
+    return (
+        f"{folder.path} has ended{asked}. To train on, give it more time in all: "
+        f'clearhead train {folder.path} --budget "{more}"'
+    )
 
 
 def settings_by_name(config: Config) -> Given:
@@ -202,8 +269,13 @@ def settings_by_name(config: Config) -> Given:
     return {"task": config.task, **settings}
 
 
-def may_change(name: str, before: Any, after: Any) -> bool:
-    """Whether a run may go on with another value: a time may grow; steps and epochs shape a run."""
+def may_change(name: str, before: Any, after: Any, *, ended: bool) -> bool:
+    """Whether a run may go on with another value: a time may grow; steps and epochs shape a run.
+
+    One that has ended may be given more of each, for a new course.
+    """
+    if name in ("train.budget", "train.max_steps") and ended:
+        return True
     if name == "train.budget":
         return all(parse_budget(budget).seconds is not None for budget in (before, after))
     section, _, setting = name.partition(".")
@@ -236,10 +308,12 @@ def recorded(job: Job, folder: RunFolder, plan: RunPlan, notes: list[Note]) -> I
                     made = (report.step, report.progress, report.steps)
                     plan = plan.model_copy(update={"corrections": (*plan.corrections, made)})
                     folder.write_plan(plan)
-                folder.log.write(report.line())
-                if isinstance(report, Chosen):
+                if isinstance(report, Chosen):  # in the log when it is done: the run has ended
                     config = job.judge.calibrated(job.model.eval(), folder.config())
                     use_weights(folder, weights, config, report)
+                folder.log.write(report.line())
+                if isinstance(report, Chosen):
+                    report = ended(folder, report)
             yield report
     except NotFiniteError as error:
         if job.ranks.first:

@@ -128,6 +128,8 @@ class PretrainingTask(WritingTask):
     """What training has to know about pre-training: the text is read as for writing."""
 
     name = "pretraining"
+    unit = "lines"
+    enough = 500_000
 
     @classmethod
     def resolve(cls, decided: Given, _examples: Iterator[str], /) -> Config:

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -30,7 +30,8 @@ from clearhead.tasks.pretraining import Filler, PretrainingTask
 from clearhead.tasks.task import Task, User
 from clearhead.tasks.translation import Translation, TranslationTask, Translator
 from clearhead.tasks.writing import Writer, WritingTask
-from clearhead.train import Chosen, mean_weights
+from clearhead.train import Chosen, mean_weights, worded
+from clearhead.train.plan import duration
 
 TASKS: dict[str, type[Task]] = {
     "translation": TranslationTask,
@@ -48,12 +49,17 @@ USERS: dict[str, type[User]] = {
     "decoder": Writer,
 }
 """What a run of each task can be used as, and a pre-trained model of each family."""
+STILL_FALLING = 0.02
+"""A share of the validation loss; whoever loses more of it in the last quarter is still learning."""
 MANY = 4_096
 """Lines that take longer to translate than processes take to start."""
 
 
-def load(path: str | Path, device: str = "cpu") -> User:
-    """The Translator, Chatbot, Classifier, Writer or Filler in a run folder."""
+def load(path: str | Path, device: str = "cpu", checkpoint: str = "") -> User:
+    """The Translator, Chatbot, Classifier, Writer or Filler in a run folder.
+
+    `checkpoint` names other weights than those to use: "last", or the number of a step.
+    """
     config = RunFolder.open(path).config()
     use = config.model.family if config.task == "pretraining" else config.task
     if use not in USERS:
@@ -61,7 +67,51 @@ def load(path: str | Path, device: str = "cpu") -> User:
             f"{path} was pre-trained to fill gaps in text, and has no use of its own.",
             f"Begin with it: clearhead train FILES --from {path} --into RUN",
         )
-    return USERS[use].load(path, device=device)
+    return USERS[use].load(path, device=device, checkpoint=checkpoint)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """A run at a glance."""
+
+    path: Path
+    task: str
+    parameters: int
+    steps: int
+    """Updates that are saved, or done."""
+    ended: bool
+    score: str
+    """What the weights in use reached on the validation set; empty where there are none."""
+    changed: float
+    """When it was last written to, in seconds since 1970."""
+    bytes: int
+    """On disk, checkpoints included."""
+
+    @classmethod
+    def of(cls, path: str | Path) -> Self:
+        folder = RunFolder.open(path)
+        config, chosen, step = folder.config(), None, 0
+        for line in folder.log.lines():
+            chosen = line if line["kind"] == "chosen" else chosen
+            step = max(step, line.get("step", 0))
+        return cls(
+            path=folder.path,
+            task=config.task,
+            parameters=folder.n_parameters(),
+            steps=step,
+            ended=folder.has_weights(),
+            score=worded(chosen.get("name", "score"), chosen["scores"][chosen["weights"]])
+            if chosen
+            else "",
+            changed=max(file.stat().st_mtime for file in folder.path.iterdir()),
+            bytes=folder.size(),
+        )
+
+
+def runs_in(place: str | Path) -> list[RunInfo]:
+    """The runs in a folder, the one that was last written to first."""
+    found = [path for path in Path(place).glob("*") if RunFolder(path).exists()]
+    return sorted(map(RunInfo.of, found), key=lambda run: -run.changed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +135,7 @@ class Averaging:
             else "these stay in use."
         )
         return (
-            f"The mean of {len(self.steps)} checkpoints (updates {', '.join(map(str, self.steps))}"
+            f"The mean of {len(self.steps)} checkpoints (steps {', '.join(map(str, self.steps))}"
             f"{few if len(self.steps) < self.n_wanted else ''}) reaches {self.mean} on the "
             f"validation set, the weights in use {self.before}: {outcome}"
         )
@@ -123,14 +173,15 @@ def average(run: str | Path, last: int = 5) -> Averaging:
         if mean > before:
             former = folder.keep_former_weights()
             name = f"mean of the checkpoints {', '.join(map(str, steps))}"
-            chosen = Chosen(steps[-1], name, {"in use before": before, name: mean})
+            scores = {"in use before": before, name: mean}
+            chosen = Chosen(steps[-1], name, scores, judge.name, judge.n_examples)
             folder.log.write(chosen.line())
             use_weights(folder, weights, judge.calibrated(model, config), chosen)
     return Averaging(
         steps=steps,
         n_wanted=last,
-        before=judge.worded(before),
-        mean=judge.worded(mean),
+        before=worded(judge.name, before),
+        mean=worded(judge.name, mean),
         former=former,
     )
 
@@ -184,21 +235,82 @@ def history(other: Inheritance | None, step: dict[str, Any] | None) -> Iterable[
         )
     if step:
         yield (
-            f"- {step['step']:,} updates, {step['epoch']:.1f} passes, "
+            f"- {step['step']:,} steps, {step['epoch']:.1f} epochs, "
             f"{step['seconds'] / 60:.1f} minutes"
         )
 
 
 def reached(validation: dict[str, Any] | None, chosen: Chosen) -> Iterable[str]:
-    """The last validation, and the candidates' scores: minus the loss if there are no others."""
     if validation:
         yield (
             f"- loss {validation['loss']:.4f}, perplexity {validation['perplexity']:.2f} "
-            "after the last update"
+            "after the last step"
         )
-        for name, score in chosen.scores.items():
-            measured = f"{validation['score_name']} {score:.2f}"
-            yield f"- {name}: {f'loss {-score:.4f}' if validation['score'] is None else measured}"
+        yield from (f"- {name}: {chosen.worded(name)}" for name in chosen.scores)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended(Chosen):
+    """What a run has come to, and whether more time would help; `str()` tells it to people."""
+
+    unit: str
+    """What its examples are called."""
+    epochs: float
+    seconds: float
+    losses: tuple[float, ...]
+    """All validation losses, in order."""
+
+    @property
+    def fall(self) -> float | None:
+        """By which share the validation loss fell in the last quarter; None: too few to tell."""
+        if len(self.losses) < 4:
+            return None
+        return 1 - self.losses[-1] / self.losses[-1 - len(self.losses) // 4]
+
+    @property
+    def is_overfitted(self) -> bool:
+        """The validation loss has risen clearly since it was lowest."""
+        return len(self.losses) > 2 and self.losses[-1] > 1.02 * min(self.losses)
+
+    @property
+    def is_learning(self) -> bool:
+        """The validation loss was still falling when the time was up."""
+        return not self.is_overfitted and self.fall is not None and self.fall > STILL_FALLING
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.worded(self.weights)} on {self.n_examples:,} held-out {self.unit}, after {self.step:,} steps "
+            f"({self.epochs:.1f} epochs) in {duration(self.seconds)}; weights in use: {self.weights}."
+        ]
+        if self.is_overfitted:
+            lines.append(
+                f"The validation loss rose again, from {min(self.losses):.2f} to "
+                f"{self.losses[-1]:.2f}: the model learns the training text by heart (overfitting). "
+                "More text would help, or a higher model.dropout; more time would not."
+            )
+        elif self.is_learning:
+            lines.append(
+                f"It was still learning: the validation loss fell by {self.fall:.0%} in the last "
+                "quarter of the time. More time would help."
+            )
+        elif self.fall is not None:
+            lines.append(
+                "It had nearly stopped learning: more text would help more than more time."
+            )
+        return "\n".join(lines)
+
+
+def ended(folder: RunFolder, chosen: Chosen) -> Ended:
+    """What a run that has just chosen its weights has come to."""
+    log = list(folder.log.lines())
+    last = next(line for line in reversed(log) if line["kind"] == "step")
+    return Ended(
+        **vars(chosen),
+        unit=TASKS[folder.config().task].unit,
+        epochs=last["epoch"],
+        seconds=last["seconds"],
+        losses=tuple(line["loss"] for line in log if line["kind"] == "validation"),
+    )
 
 
 def described_file(path: Path) -> str:
@@ -214,6 +326,7 @@ def in_workers(
     *,
     n_workers: int,
     int8: bool,
+    checkpoint: str = "",
     **options: Any,
 ) -> Iterator[Translation]:
     """The translations of chunks of texts, in order; at most a few chunks are read ahead."""
@@ -221,7 +334,7 @@ def in_workers(
     with ProcessPoolExecutor(n_workers, context, initializer=begin) as pool:
         waiting: deque[Future[list[Translation]]] = deque()
         for chunk in chunks:
-            waiting.append(pool.submit(translated, tuple(runs), int8, list(chunk), options))
+            waiting.append(pool.submit(translated, (int8, checkpoint, *runs), list(chunk), options))
             if len(waiting) > 2 * n_workers:
                 yield from waiting.popleft().result()
         while waiting:
@@ -245,12 +358,12 @@ def leave_with_parent() -> None:
 
 
 @cache
-def loaded(runs: tuple[str, ...], int8: bool) -> Translator:
+def loaded(int8: bool, checkpoint: str, *runs: str) -> Translator:
     """The translator, read once by each process."""
-    return Translator.load(*runs, int8=int8)
+    return Translator.load(*runs, int8=int8, checkpoint=checkpoint)
 
 
 def translated(
-    runs: tuple[str, ...], int8: bool, texts: list[str], options: dict[str, Any]
+    run: tuple[Any, ...], texts: list[str], options: dict[str, Any]
 ) -> list[Translation]:
-    return loaded(runs, int8).translate(texts, **options)
+    return loaded(*run).translate(texts, **options)

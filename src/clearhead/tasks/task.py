@@ -69,6 +69,12 @@ class Task(ABC):
     """The class reads examples and resolves settings; an instance makes batches, loss and judge."""
 
     name: ClassVar[str]
+    unit: ClassVar[str]
+    """What its examples are called, in the plural."""
+    predicted: ClassVar[str] = "tokens"
+    """What the model is asked to predict, in the plural."""
+    enough: ClassVar[int]
+    """Predictions in the training examples below which nobody should expect much."""
 
     def __init__(self, config: Config, tokenizers: Tokenizers) -> None:
         self.config, self.tokenizers = config, tokenizers
@@ -136,12 +142,16 @@ class User(ABC):
         self.source, self.target = tokenizers
 
     @classmethod
-    def load(cls, path: str | Path, device: str = "cpu") -> Self:
-        """The model in a run folder, refused if it cannot be used like this."""
+    def load(cls, path: str | Path, device: str = "cpu", checkpoint: str = "") -> Self:
+        """The model in a run folder, refused if it cannot be used like this.
+
+        `checkpoint` names other weights than those to use: "last", or the number of a step.
+        """
         folder = RunFolder.open(path)
         config = folder.config()
         cls.refuse_others(folder, config)
-        return cls(folder.model(device), folder.tokenizers(), config, folder.path.name)
+        model = folder.model(device, checkpoint)
+        return cls(model, folder.tokenizers(), config, folder.path.name)
 
     @classmethod
     def refuse_others(cls, folder: RunFolder, config: Config) -> None:

@@ -99,7 +99,9 @@ class Translator(User):
         self.limit = self.limit_of(config.data.max_length, n_marks=1)
 
     @classmethod
-    def load(cls, *paths: str | Path, device: str = "cpu", int8: bool = False) -> Self:
+    def load(
+        cls, *paths: str | Path, device: str = "cpu", checkpoint: str = "", int8: bool = False
+    ) -> Self:
         """The translator in a run folder; several folders with one tokenizer make an ensemble.
 
         With `int8` its matrices are rounded to 8 bits, which is faster on a CPU and changes a few
@@ -115,7 +117,7 @@ class Translator(User):
                     f"they cannot decide together.",
                     "Train them from the same files and tokenizer settings.",
                 )
-        models = [folder.model(device) for folder in folders]
+        models = [folder.model(device, checkpoint) for folder in folders]
         name = " + ".join(folder.path.name for folder in folders)
         return cls(models, folders[0].tokenizers(), configs[0], name, int8)
 
@@ -292,6 +294,8 @@ GREEDY = DecodeConfig(beam=1, max_extra=10, guard=False)
 
 class TranslationTask(Task):
     name = "translation"
+    unit = "pairs"
+    enough = 100_000
 
     read = staticmethod(pairs)
 

@@ -265,6 +265,8 @@ class Until:
 
 class WritingTask(Task):
     name = "writing"
+    unit = "lines"
+    enough = 200_000
 
     read = staticmethod(running_text)
 

@@ -23,6 +23,7 @@ from clearhead.train.state import (
     Validation,
     gathered,
     mean_weights,
+    worded,
 )
 from clearhead.train.update import Ranks, joined_ranks
 
@@ -30,5 +31,5 @@ __all__ = [
     "Chosen", "Correction", "Job", "Judge", "Loss", "Note", "Ranks", "Report", "Samples", "Saved",
     "StepReport", "Stopped", "Validation", "gathered", "joined_ranks", "label_loss",
     "masked_token_loss", "mean_loss", "mean_weights", "next_token_loss", "smoothed_cross_entropy",
-    "stop_on_signals", "total_loss", "train",
+    "stop_on_signals", "total_loss", "train", "worded",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -164,6 +164,11 @@ class Run:
                     f"{what} was {before} and is {now}: the same examples, but not the same bits.",
                 )
         self.watch = Stopwatch(self.state.counters.seconds)
+        # A run that had ended may have been given another course since it was saved.
+        made = tuple(each for each in self.job.corrections if each.step <= self.step)
+        if len(made) > len(self.state.course.corrections):
+            self.state.course = replace(self.state.course, corrections=made)
+            self.state.counters.waited = 0
 
     def is_over(self) -> bool:
         """Whether the course is run, or nothing was gained for too long (early stopping)."""
@@ -190,7 +195,7 @@ class Run:
             counters.skipped += 1
             if counters.skipped > job.config.skip_nonfinite:
                 raise not_finite(job.model, job.loss, batches, counters.step + 1)
-            yield Note(counters.step, f"Update {counters.step + 1} is not finite and is left out.")
+            yield Note(counters.step, f"Step {counters.step + 1} is not finite and is left out.")
         counters.step += 1
         counters.batches += len(batches) * job.ranks.world
         counters.tokens += outcome.tokens
@@ -326,14 +331,14 @@ class Run:
             scores[name] = job.ranks.from_first(job.judge.rating(self.model_to_judge()))
         best = max(scores, key=scores.__getitem__)
         load_tensors(job.model.state_dict(), candidates[best])
-        return Chosen(self.step, best, scores)
+        return Chosen(self.step, best, scores, job.judge.name, job.judge.n_examples)
 
     def candidates(self) -> Iterator[tuple[str, Tensors]]:
         """The weights to choose from: the last, the best on the sample, and averages."""
         job, best = self.job, self.state.counters.best_step
         yield "last", {name: tensor.clone() for name, tensor in job.model.state_dict().items()}
         if best is not None and best != self.step and (checkpoint := job.keeper.at(best)):
-            yield f"best, of update {best}", checkpoint.tensors("weights")
+            yield f"best, of step {best}", checkpoint.tensors("weights")
         if self.state.average is not None:
             yield "moving average", self.state.average.tensors
         steps = job.keeper.steps()[-job.config.average_last :] if job.config.average_last else []

@@ -38,6 +38,7 @@ class Judge:
 
     loss: Callable[[Transformer], float]
     """The mean loss over all validation examples."""
+    n_examples: int = 0
     name: str = "loss"
     score: Callable[[Transformer], float] | None = None
     """The task's own measure on a sample, higher being better; without one, minus the loss."""
@@ -52,9 +53,6 @@ class Judge:
     def rating(self, model: Transformer) -> float:
         """What weights are chosen by, higher being better: the full score, or minus the loss."""
         return -self.loss(model) if self.full_score is None else self.full_score(model)
-
-    def worded(self, rating: float) -> str:
-        return f"loss {-rating:.4f}" if self.full_score is None else f"{self.name} {rating:.2f}"
 
 
 def next_token_loss(smoothing: float = 0.0, word_dropout: float = 0.0) -> Loss:

@@ -60,6 +60,15 @@ def parse_budget(text: str) -> Budget:
     return Budget(seconds=sum(number * UNITS[unit] for number, unit in parts))
 
 
+def duration(seconds: float) -> str:
+    """A time as people say it, in the units that matter."""
+    whole = round(seconds)
+    minutes, hours = whole // 60, whole // 3600
+    if hours:
+        return f"{hours} h {minutes % 60:02} min"
+    return f"{minutes} min {whole % 60:02} s" if minutes else f"{whole} s"
+
+
 @dataclass(frozen=True)
 class Plan:
     """What was chosen, and why."""
@@ -97,7 +106,7 @@ def planned(
         fitting = (size for size in BATCH_TOKENS if total / size >= UPDATES)
         largest = max(fitting, default=BATCH_TOKENS[0])
         config = config.but(data=config.data.but(batch_tokens=largest))
-        reasons.append(f"batches of {largest:,} tokens: about {total / largest:,.0f} updates")
+        reasons.append(f"batches of {largest:,} tokens: about {total / largest:,.0f} steps")
     per_pass = n_batches(config.data.batch_tokens) / config.train.accumulate / world
     steps = (
         config.train.max_steps
@@ -105,7 +114,7 @@ def planned(
         or min(MOST_UPDATES, max(1, round(total / n_tokens * per_pass)))
     )
     reasons.append(
-        f"{steps:,} updates: {steps / per_pass:.1f} passes of {n_tokens:,} predictions each"
+        f"{steps:,} steps: {steps / per_pass:.1f} epochs of {n_tokens:,} predictions each"
     )
     seconds = None if config.train.max_steps else budget.seconds
     return Plan(config.but(train=config.train.but(max_steps=steps)), steps, seconds, tuple(reasons))

@@ -101,6 +101,18 @@ class Chosen(Report):
 
     weights: str
     scores: dict[str, float]
+    name: str = "loss"
+    """What the scores are called; a loss counts as negative, so that higher is better."""
+    n_examples: int = 0
+    """Validation examples that they were measured on."""
+
+    def worded(self, weights: str) -> str:
+        return worded(self.name, self.scores[weights])
+
+
+def worded(name: str, rating: float) -> str:
+    """A rating of weights as people read it."""
+    return f"loss {-rating:.4f}" if name == "loss" else f"{name} {rating:.2f}"
 
 
 @dataclass(frozen=True)

@@ -202,11 +202,10 @@ def not_finite(
     """The error to raise: the update, its examples, and the first place that is not finite."""
     examples = [int(index) for batch in batches for index in batch.indices]
     return NotFiniteError(
-        f"Update {step} is not finite: {first_not_finite(model, loss, batches)}. "
+        f"Step {step} is not finite: {first_not_finite(model, loss, batches)}. "
         "The weights are as they were before it.\n"
         f"Its examples: {', '.join(map(str, examples[:8]))}{' …' if len(examples) > 8 else ''}.",
-        "Try a lower train.learning_rate, or let some updates be left out with "
-        "train.skip_nonfinite.",
+        "Try a lower train.learning_rate, or let some steps be left out with train.skip_nonfinite.",
     )
 
 
