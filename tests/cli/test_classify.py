@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -109,3 +110,16 @@ def test_a_gap_is_filled(capsys):
 def test_a_run_goes_on_as_what_it_was_begun(capfd):
     assert main(["train", "runs/mood"]) == 0
     assert "runs/mood has ended (it had 3 steps)" in capfd.readouterr().err
+
+
+def test_words_that_are_new_to_the_model_are_told_unless_it_is_to_be_quiet(capfd):
+    assert main(["classify", "runs/mood", "the film was zany"]) == 0
+    told = capfd.readouterr()
+    assert told.err == "1 of 4 words is new to this model: zany\n"
+    assert main(["classify", "runs/mood", "the film was zany", "--quiet"]) == 0
+    assert capfd.readouterr() == (told.out, "")
+    assert main(["classify", "runs/mood", "the film was great"]) == 0
+    assert capfd.readouterr().err == ""
+    Path("zany.txt").write_text("all zany\n")
+    assert main(["classify", "runs/mood", "--input", "zany.txt"]) == 0
+    assert capfd.readouterr().err == ""

@@ -110,6 +110,8 @@ class Terminal:
             sys.stdout.write(" …\n")
             return
         sys.stdout.write("\n")
+        if note := self.bot.note_on(text):
+            self.note(note)
         for note in reply.value.notes:
             kind = note.translate(NO_DIGITS)
             if kind not in self.told:
@@ -194,8 +196,8 @@ def write(
             each = one.log_prob / max(1, len(one.log_probs))
             title = f"[seed {one.seed}: log-probability {one.log_prob:.1f}, {each:.2f} per token]"
             typer.echo(json.dumps(values, ensure_ascii=False) if as_json else f"{title}\n{one}\n")
-    for note in found.notes:
-        sys.stderr.write(f"{note}\n")
+    for note in (*found.notes, writer.note_on(prompt)):
+        options.tell(note)
 
 
 def details(one: "Continuation") -> dict[str, Any]:

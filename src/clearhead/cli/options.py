@@ -1,5 +1,6 @@
 """Options that several verbs share: run folders, inputs, sampling, settings, training."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -87,6 +88,12 @@ AnySettings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Any setting; may be repeated."),
 ]
+
+
+def tell(note: str) -> None:
+    """Write a note on stderr, if there is one."""
+    if note:
+        sys.stderr.write(f"{note}\n")
 
 
 def decode_config(config: "Config", sets: list[str] | None, **given: Any) -> "DecodeConfig":

@@ -15,7 +15,7 @@ from clearhead.cli import options
 from clearhead.errors import DataError
 
 if TYPE_CHECKING:
-    from clearhead.tasks import Classification, Translation, Translator
+    from clearhead.tasks import Classification, Translation, Translator, User
 
 
 def translate(
@@ -85,7 +85,7 @@ def translate(
         "protect": protect or (),
         "on_too_long": on_too_long,
     }
-    chunks = source_chunks(text, input, errors)
+    chunks = source_chunks(None if quiet else translator, text, input, errors)
     n_workers, chunks = shared_out(chunks, workers) if input else (1, chunks)
     if n_workers > 1:
         loading: dict[str, Any] = {"int8": int8, "checkpoint": checkpoint}
@@ -170,7 +170,7 @@ def classify(
     from clearhead.tasks import Classifier
 
     classifier = Classifier.load(run, checkpoint=checkpoint)
-    found = classifier.in_chunks(source_chunks(text, input, errors))
+    found = classifier.in_chunks(source_chunks(None if quiet else classifier, text, input, errors))
     write_lines(found, lambda _, each: [label_line(each, probabilities, as_json)], quiet=quiet)
 
 
@@ -199,7 +199,9 @@ def fill(
     """
     from clearhead.tasks import Filler
 
-    found = Filler.load(run, checkpoint=checkpoint).fill(text, n_best)
+    filler = Filler.load(run, checkpoint=checkpoint)
+    found = filler.fill(text, n_best)
+    options.tell(filler.note_on(text))
     if as_json:
         gaps = [{candidate.word: candidate.probability for candidate in gap} for gap in found.gaps]
         typer.echo(json.dumps({"text": str(found), "gaps": gaps}, ensure_ascii=False))
@@ -211,9 +213,15 @@ def fill(
 
 
 def source_chunks(
-    text: str | None, files: list[str] | None, errors: Literal["strict", "replace"]
+    user: "User | None",
+    text: str | None,
+    files: list[str] | None,
+    errors: Literal["strict", "replace"],
 ) -> Iterable[Sequence[str]]:
-    """The text, or the lines of files, a terminal or a pipe, as many at a time as have come."""
+    """The text, or the lines of files, a terminal or a pipe, as many at a time as have come.
+
+    After what was typed, the user, if there is one, tells which words are new to its model.
+    """
     from clearhead.data.lines import Lines
     from clearhead.data.store import AT_ONCE
 
@@ -222,14 +230,21 @@ def source_chunks(
             raise DataError(
                 "There is a text and --input, and only one of them can be read.", "Leave one out."
             )
-        return [[text]]
+        return with_notes(user, [[text]])
     if not files and sys.stdin.isatty():
-        return typed_lines()
+        return with_notes(user, typed_lines())
     return (
         block.lines[start : start + AT_ONCE]
         for block in Lines(files or "-", errors).blocks()
         for start in range(0, len(block.lines), AT_ONCE)
     )
+
+
+def with_notes(user: "User | None", texts: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+    """The texts as they are, and after the answer to each what should be known about it."""
+    for some in texts:
+        yield some
+        options.tell(user.note_on(some[0]) if user else "")
 
 
 def typed_lines() -> Iterator[list[str]]:

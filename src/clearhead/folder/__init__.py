@@ -5,6 +5,7 @@
     weights.safetensors     the weights to use, sealed with their own SHA-256; those that a mean of
                             checkpoints has replaced are former-weights.safetensors
     plan.json               what was planned and why, what was taken over, how it was corrected
+    words.safetensors       which words it has seen, as numbers, to tell when a text holds others
     metrics.jsonl           one line per report
     film.jsonl              attention of every head on a few examples, at each validation
     card.md                 what it was trained on, and its scores

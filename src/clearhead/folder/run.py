@@ -39,15 +39,17 @@ from clearhead.folder.history import Log, RunPlan, plan_in_log
 from clearhead.model import Transformer, build
 from clearhead.tensors import check_same, read_tensors, specs, write_tensors
 from clearhead.text import Tokenizer
+from clearhead.text.words import Words
 
 CONFIG, PLAN, CARD = "config.toml", "plan.json", "card.md"
 METRICS, FILM = "metrics.jsonl", "film.jsonl"
 CHECKPOINTS, LOCK = "checkpoints", "lock"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source-tokenizer.json"
+WORDS = "words.safetensors"
 WEIGHTS = "weights.safetensors"
 """The weights to use; a checkpoint has its own under the same name."""
 FORMER_WEIGHTS = "former-weights.safetensors"
-BEFORE_CONFIG = {LOCK, TOKENIZER, SOURCE_TOKENIZER, PLAN}
+BEFORE_CONFIG = {LOCK, TOKENIZER, SOURCE_TOKENIZER, PLAN, WORDS}
 """What a folder may hold before it is a run: creating one may have been cut short."""
 
 MAX_CONFIG, MAX_PLAN, MAX_CARD, MAX_TOKENIZER = 2**16, 2**22, 2**20, 32 * 2**20
@@ -73,6 +75,7 @@ class RunFolder:
         tokenizer: Tokenizer,
         source_tokenizer: Tokenizer | None = None,
         plan: RunPlan | None = None,
+        words: Words | None = None,
     ) -> Self:
         """A new run, which destroys nothing, neither another run nor a folder of something else.
 
@@ -98,6 +101,8 @@ class RunFolder:
             run.write(name, learned.json)
         if plan:
             run.write_plan(plan)
+        if words is not None:
+            run.write_words(words)
         fingerprint = ",".join(learned.fingerprint for learned in tokenizers.values())
         run.write_config(config.but(tokenizer=config.tokenizer.but(fingerprint=fingerprint)))
         return run
@@ -168,6 +173,21 @@ class RunFolder:
                 f"Take the {name} that was written with the model.",
             )
         return tokenizer
+
+    def words(self) -> Words | None:
+        """The words of the training text; earlier versions did not keep them."""
+        if not os.path.lexists(self.path / WORDS):
+            return None
+        found = read_tensors(self.path, WORDS).get("words")
+        if found is None or found.dtype != torch.int32 or found.dim() != 1:
+            raise ModelFileError(
+                f"{self.path / WORDS} holds no list of words.", "Remove it: it is only for notes."
+            )
+        return found.numpy()
+
+    def write_words(self, words: Words) -> None:
+        with atomic_file(self.path / WORDS, words.nbytes) as file:
+            write_tensors(file, {"words": torch.from_numpy(words)}, seal=True)
 
     def model(self, device: str = "cpu", checkpoint: str = "") -> Transformer:
         """The model with the weights to use, or with those of a checkpoint: "last", or a step."""
@@ -269,6 +289,7 @@ class RunFolder:
             self.config,
             self.tokenizers,
             self.plan,
+            self.words,
             # before its end, a run has no weights
             lambda: (self.has_weights() or not self.checkpoints.steps()) and self.model(),
             lambda: sum(1 for _ in self.log.lines()),

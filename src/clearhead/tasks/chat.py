@@ -251,6 +251,10 @@ class ChatTask(Task):
         return example.turns
 
     @classmethod
+    def read_text(cls, example: Conversation) -> str:
+        return "\n".join(example.turns)
+
+    @classmethod
     def resolve(cls, decided: Given, examples: Iterator[Conversation], /) -> Config:
         """The family, if it is not decided: for pairs of question and answer, both stacks."""
         are_pairs = all(len(each.turns) == 2 for each in islice(examples, ENOUGH_TO_TELL))

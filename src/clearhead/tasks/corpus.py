@@ -25,6 +25,7 @@ from clearhead.errors import ConfigError, DataError, shown
 from clearhead.machine import cache_folder
 from clearhead.tasks.task import Task, Tokenizers
 from clearhead.text import Tokenizer
+from clearhead.text.words import WordsSeen
 from clearhead.train import Judge
 
 
@@ -109,6 +110,8 @@ class Corpus:
         self.held_out: Container[int] = ()
         self.n_training: int | None = None
         """Examples to learn from, if they have been counted."""
+        self.words = WordsSeen()
+        """Those of what the model will read, once the examples to learn from have been read."""
 
     def resolve(self, decided: Given) -> Config:
         """The settings that follow from the examples, which are split on the same pass."""
@@ -133,7 +136,9 @@ class Corpus:
     def training(self, what: str) -> Iterator[Any]:
         """The examples that are not held out, read while progress is told what for."""
         rest = (e for number, e in enumerate(self.examples) if number not in self.held_out)
-        yield from self.told(rest, what)
+        for example in self.told(rest, what):
+            self.words.add(self.task.read_text(example))
+            yield example
         if stamps(self.examples.paths) != self.stamps:
             raise DataError(
                 f"{shown(', '.join(self.examples.paths))} changed while being read.",

@@ -6,6 +6,7 @@ fit by name.
 
 import os
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -161,12 +162,15 @@ def create(
         ),
         world=world,
     )
+    if not corpus.words.words:  # tokenizer and store were there already
+        deque(corpus.training("reading"), maxlen=0)
     source, target = tokenizers
     RunFolder.create(
         folder.path,
         plan.config,
         target,
         None if source is target else source,
+        words=corpus.words.numbers(),
         plan=RunPlan(
             steps=plan.steps,
             seconds=plan.seconds,

@@ -18,6 +18,7 @@ from clearhead.folder import RunFolder
 from clearhead.look import Look
 from clearhead.model import Transformer
 from clearhead.text import Tokenizer
+from clearhead.text.words import Words, told_of_new_words
 from clearhead.train import Judge, Loss, next_token_loss
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
@@ -90,6 +91,11 @@ class Task(ABC):
         """The texts of an example, which a tokenizer learns from."""
 
     @classmethod
+    def read_text(cls, example: Any) -> str:
+        """The text of an example that the model reads, where it does not write all of them."""
+        return cls.texts(example)[0]
+
+    @classmethod
     @abstractmethod
     def resolve(cls, decided: Given, examples: Iterator[Any], /) -> Config:
         """The settings that are decided, and those that follow from the examples.
@@ -140,6 +146,8 @@ class User(ABC):
         self.model, self.config, self.name = model, config, name
         self.tokenizers, self.tokenizer = tokenizers, tokenizers[1]
         self.source, self.target = tokenizers
+        self.words: Words | None = None
+        """The words that it has seen in training, where the run knows them."""
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu", checkpoint: str = "") -> Self:
@@ -151,7 +159,9 @@ class User(ABC):
         config = folder.config()
         cls.refuse_others(folder, config)
         model = folder.model(device, checkpoint)
-        return cls(model, folder.tokenizers(), config, folder.path.name)
+        user = cls(model, folder.tokenizers(), config, folder.path.name)
+        user.words = folder.words()
+        return user
 
     @classmethod
     def refuse_others(cls, folder: RunFolder, config: Config) -> None:
@@ -170,6 +180,10 @@ class User(ABC):
     @abstractmethod
     def look(self, text: str, /, *args: Any, **options: Any) -> Look:
         """Every number behind what the model makes of a text."""
+
+    def note_on(self, text: str) -> str:
+        """What a person should know before believing the answer: words new to the model."""
+        return "" if self.words is None else told_of_new_words(text, self.words)
 
     def asked(
         self, decode: DecodeConfig | None, changes: Mapping[str, Any], length: int | None = None

@@ -119,7 +119,9 @@ class Translator(User):
                 )
         models = [folder.model(device, checkpoint) for folder in folders]
         name = " + ".join(folder.path.name for folder in folders)
-        return cls(models, folders[0].tokenizers(), configs[0], name, int8)
+        translator = cls(models, folders[0].tokenizers(), configs[0], name, int8)
+        translator.words = folders[0].words()
+        return translator
 
     @staticmethod
     def suits(config: Config) -> bool:

@@ -1,0 +1,52 @@
+"""Which words a model has seen in training, so that it can say when a text holds others.
+
+A word is kept as a number (its CRC-32), which is enough to recognise it and too little to read it.
+Writing without spaces (Chinese, Japanese, Thai …) has no words here.
+"""
+
+import re
+import zlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+WORD = re.compile(rf"[^\W\d_{UNSPACED}]+(?:['’][^\W\d_{UNSPACED}]+)*")
+MOST_WORDS = 2_000_000
+"""Different words that are kept at most."""
+SHOWN = 5
+"""New words that a note names."""
+
+Words = NDArray[np.int32]
+"""The numbers of words, in ascending order."""
+
+
+def number_of(word: str) -> int:
+    return zlib.crc32(word.casefold().encode()) - 2**31
+
+
+class WordsSeen:
+    """The words of texts that pass by."""
+
+    def __init__(self) -> None:
+        self.words: set[str] = set()
+
+    def add(self, text: str) -> None:
+        if len(self.words) < MOST_WORDS:
+            self.words.update(WORD.findall(text.casefold()))
+
+    def numbers(self) -> Words:
+        return np.unique(np.fromiter(map(number_of, self.words), np.int32, len(self.words)))
+
+
+def told_of_new_words(text: str, known: Words) -> str:
+    """A note on the words that are not among the known ones; empty if all are."""
+    words = list(dict.fromkeys(WORD.findall(text)))
+    is_new = ~np.isin([number_of(word) for word in words], known)
+    new = [word for word, is_other in zip(words, is_new, strict=True) if is_other]
+    if not new:
+        return ""
+    are, more = "is" if len(new) == 1 else "are", " …" if len(new) > SHOWN else ""
+    return (
+        f"{len(new)} of {len(words)} words {are} new to this model: {', '.join(new[:SHOWN])}{more}"
+    )
