@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearhead.decode import batches, decode, score, stream
+from clearhead.decode import decode, score, stream
 from clearhead.decode.cache import TreeCache
 from clearhead.decode.hypothesis import Ranking
 from clearhead.model import Tap
@@ -64,7 +64,7 @@ def test_sentences_that_come_in_late_come_out_the_same(
         build(seed, family=family),
         options(max_length=None, max_extra=3, batch_size=1, **search),
     )
-    with patch.object(batches, "PATIENCE", -100):
+    with patch("clearhead.decode.search.PATIENCE", -100):
         joined = decode(model, sources * 2, wanted.but(batch_size=size))
     same(joined, decode(model, sources * 2, wanted))
 
@@ -83,7 +83,10 @@ def test_a_batch_that_goes_on_forgets_those_that_have_left(build, options, beam)
         forgotten.append(forget(tree))
         return forgotten[-1]
 
-    with patch.object(batches, "PATIENCE", -100), patch.object(TreeCache, "forget", counted):
+    with (
+        patch("clearhead.decode.search.PATIENCE", -100),
+        patch.object(TreeCache, "forget", counted),
+    ):
         found = decode(build(1), texts, wanted.but(batch_size=2))
     assert any(forgotten)
     same(found, decode(build(1), texts, wanted.but(batch_size=1)))

@@ -5,14 +5,12 @@ memory, `choose.py`, `hypothesis.py` and `search.py` for how tokens and outputs 
 `decoder.py` for the whole.
 """
 
-from clearhead.decode.decoder import decode, decode_each
+from clearhead.decode.decoder import alternatives, decode, decode_each, score, stream
 from clearhead.decode.engine import Engine
 from clearhead.decode.flat import FlatTransformer
 from clearhead.decode.hypothesis import BeamCandidate, BeamRecord, Hypothesis, Ranking
 from clearhead.decode.request import BLOCKED, Request, Sentence, Term, checked, laid_out
-from clearhead.decode.score import alternatives, score
 from clearhead.decode.search import Best, Drawn, Search
-from clearhead.decode.stream import stream
 
 __all__ = [
     "BLOCKED", "BeamCandidate", "BeamRecord", "Best", "Drawn", "Engine", "FlatTransformer",

@@ -64,10 +64,8 @@ class TreeCache:
         self.depth = self.depth[sentences]
         self.reach = int(self.depth.max())
         self.seen = None if self.seen is None else self.seen[sentences]
-        places = (sentences != torch.arange(len(sentences), device=sentences.device)).nonzero()[
-            :, 0
-        ]
-        moved = sentences, places
+        here = torch.arange(len(sentences), device=sentences.device)
+        moved = sentences, (sentences != here).nonzero()[:, 0]
         self.own = taken(self.own, 2, *moved)
         self.source = [(taken(k, 0, *moved), taken(v, 0, *moved)) for k, v in self.source]
         self.source_mask = None if self.source_mask is None else self.source_mask[sentences]

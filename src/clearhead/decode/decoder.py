@@ -1,14 +1,15 @@
-"""The entries: sources in, the best outputs out."""
+"""The entries: sources in, the best outputs out, whole or as a stream; and scores of given outputs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 
 import torch
 
 from clearhead.config import DecodeConfig
-from clearhead.decode.batches import in_batches
+from clearhead.decode.choose import Rules, top
+from clearhead.decode.engine import engine_for
 from clearhead.decode.guard import Suspect, faults, guarded
-from clearhead.decode.hypothesis import BeamRecord, Hypothesis
+from clearhead.decode.hypothesis import BeamRecord, Hypothesis, Ranking
 from clearhead.decode.request import (
     BLOCKED,
     DEFAULTS,
@@ -19,7 +20,16 @@ from clearhead.decode.request import (
     checked,
     never,
 )
-from clearhead.decode.search import Best, Drawn, Result
+from clearhead.decode.search import (
+    Best,
+    Drawn,
+    Result,
+    Search,
+    in_batches,
+    read_prompts,
+    room_for,
+    size,
+)
 from clearhead.decode.terms import WithTerms, progress_of
 from clearhead.model import Tap
 from clearhead.text import END
@@ -64,21 +74,16 @@ def decode(
 def decode_each(request: Request, sentences: Sequence[Sentence]) -> Iterator[Result]:
     """The outputs of each sentence as they are done; suspicious ones last, decoded again."""
     suspects: list[Suspect] = []
+    # Random outputs and edited runs are what they are; so is one that had to stop.
+    is_guarded = request.options.guard and not request.options.temperature and request.tap is None
     for sentence, outputs in searched(request, sentences):
-        wrong = faults(request, sentence, outputs[0]) if is_guarded(request) else []
-        if wrong:
+        is_examined = is_guarded and not request.should_stop()
+        if is_examined and (wrong := faults(request, sentence, outputs[0])):
             suspects.append((sentence, outputs, wrong))
         else:
             yield sentence, outputs
     if suspects:
         yield from guarded(request, suspects, searched)
-
-
-def is_guarded(request: Request) -> bool:
-    """Random outputs and edited runs are what they are; so is one that had to stop."""
-    options = request.options
-    wanted = options.guard and not options.temperature and request.tap is None
-    return wanted and not request.should_stop()
 
 
 def searched(request: Request, sentences: Sequence[Sentence]) -> Iterator[Result]:
@@ -117,3 +122,94 @@ def lacking(sentence: Sentence, output: Hypothesis) -> Hypothesis:
     missing = progress_of(sentence.terms, output.ids).missing
     notes = tuple(f"term {index + 1} found no place" for index in missing)
     return replace(output, missing=missing, notes=output.notes + notes)
+
+
+def stream(
+    models: Models,
+    source: Sequence[int],
+    options: DecodeConfig = DEFAULTS,
+    *,
+    prefix: Sequence[int] = (),
+    end: int = END,
+    blocked: Sequence[int] = BLOCKED,
+    should_stop: Callable[[], bool] = never,
+) -> Generator[int, None, Hypothesis]:
+    """The tokens of one output, each as soon as it is decided: the best, or one drawn at random.
+
+    They are those that `decode` finds for this source with a beam of 1; the whole is the
+    generator's value.
+    """
+    request = Request(
+        models=checked(models),
+        options=options.but(beam=1, n_best=1),
+        end=end,
+        blocked=tuple(blocked),
+    )
+    sentence = request.sentence(0, source, prefix)
+    way = Drawn(request) if options.temperature else Best(request)
+    # Only while computing: between tokens the mode is the caller's.
+    with torch.inference_mode():
+        search = Search(request, [sentence], way)
+    (slot,), n_written = search.slots, sentence.n_prefix
+    while True:
+        (row,), (total,) = slot.rows, slot.totals
+        if slot.length > n_written and total > -torch.inf:
+            yield row.token
+        n_written = slot.length
+        if slot.done or should_stop():
+            return slot.result()[1][0]
+        with torch.inference_mode():
+            search.advance()
+
+
+@torch.inference_mode()
+def score(
+    models: Models,
+    pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
+    options: DecodeConfig = DEFAULTS,
+    *,
+    ended: bool = True,
+) -> list[Hypothesis]:
+    """Given outputs for given sources as if they had been decoded: log-probabilities and score.
+
+    An output that is not `ended` is scored without the end token, like one that was cut off.
+    """
+    request = Request(models=checked(models), options=options)
+    sentences = [
+        request.sentence(index, source, (*target, END) if ended else target)
+        for index, (source, target) in enumerate(pairs)
+    ]
+    ranking, found = Ranking(options), {}
+    waiting = sorted(sentences, key=size)
+    while waiting:
+        # One pass keeps the scores of every position: fewer tokens at a time.
+        n_together = room_for(waiting[-1], request, width=4)
+        batch, waiting = waiting[-n_together:], waiting[:-n_together]
+        _, nodes = read_prompts(engine_for(request), batch, width=1)
+        for sentence, node in zip(batch, nodes, strict=True):
+            total = sum(node.path()[1], 0.0)
+            found[sentence.index] = ranking.hypothesis(node, total, finished=ended)
+    return [found[index] for index in range(len(pairs))]
+
+
+def alternatives(
+    models: Models,
+    source: Sequence[int],
+    prefix: Sequence[int],
+    *,
+    n: int,
+    options: DecodeConfig = DEFAULTS,
+) -> list[Hypothesis]:
+    """What could follow the prefix: the n likeliest tokens, each with its best continuation."""
+    request = Request(models=checked(models), options=options.but(n_best=1))
+    with torch.inference_mode():
+        sentence = request.sentence(0, source, prefix)
+        log_probs, _ = read_prompts(engine_for(request), [sentence], width=1)
+        values, tokens = top(Rules(request).block(log_probs), min(n, log_probs.size(2)))
+    nexts = tokens[values > -torch.inf].tolist()
+    going_on = [
+        request.sentence(token, source, (*prefix, token)) for token in nexts if token != END
+    ]
+    found = {sentence.index: outputs[0] for sentence, outputs in decode_each(request, going_on)}
+    found[END] = score(request.models, [(source, prefix)], options)[0]
+    return [found[token] for token in nexts]

@@ -59,27 +59,30 @@ class TokenNode:
 
     def path(self) -> tuple[list[int], list[float]]:
         """The tokens up to here and their log-probabilities."""
-        tokens, log_probs = [0] * self.length, [0.0] * self.length
-        node: TokenNode | None = self
-        while node is not None:
+        tokens, log_probs, node = [0] * self.length, [0.0] * self.length, self
+        while node.parent is not None:
             tokens[node.length - 1], log_probs[node.length - 1] = node.token, node.log_prob
             node = node.parent
         return tokens, log_probs
 
 
-def chain(tokens: Sequence[int], log_probs: Sequence[float]) -> TokenNode | None:
+ROOT = TokenNode(token=-1, log_prob=0.0, parent=None, length=0)
+"""The place before the first token."""
+
+
+def chain(tokens: Sequence[int], log_probs: Sequence[float]) -> TokenNode:
     """A text that is already written; its log-probabilities are the last ones."""
-    node, own = None, log_probs[len(log_probs) - len(tokens) :]
+    node, own = ROOT, log_probs[len(log_probs) - len(tokens) :]
     for length, (token, log_prob) in enumerate(zip(tokens, own, strict=True), start=1):
         node = TokenNode(token, log_prob, node, length)
     return node
 
 
+@dataclass(frozen=True)
 class Ranking:
     """How hypotheses compare: longer ones are not always worse, for a length penalty divides."""
 
-    def __init__(self, options: DecodeConfig) -> None:
-        self.options = options
+    options: DecodeConfig
 
     def penalty(self, length: int) -> float:
         """What the sum of so many log-probabilities is divided by."""
@@ -94,9 +97,9 @@ class Ranking:
         """No continuation scores better: it adds no loss and ends where the penalty is kindest."""
         return total / max(self.penalty(min(length + 1, limit)), self.penalty(limit))
 
-    def hypothesis(self, node: TokenNode | None, total: float, finished: bool) -> Hypothesis:
+    def hypothesis(self, node: TokenNode, total: float, finished: bool) -> Hypothesis:
         """The text that ends here; an end token is no part of it."""
-        tokens, log_probs = ([], []) if node is None else node.path()
+        tokens, log_probs = node.path()
         return Hypothesis(
             ids=tuple(tokens[:-1] if finished else tokens),
             score=self.score(total, max(1, len(tokens))),

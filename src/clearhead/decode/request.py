@@ -47,7 +47,6 @@ class Sentence:
 
 
 def never() -> bool:
-    """Nobody wants to stop."""
     return False
 
 

@@ -4,12 +4,19 @@ Greedy search takes the best token, sampling one drawn at random, beam search th
 continuations of the best few hypotheses. A hypothesis that ends is put aside and its place in the
 beam is free until the next step; so a beam of 1 is greedy. A sentence is done when no living
 hypothesis can still become better than the worst finished one that is kept (early stopping).
+
+Sentences are decoded together with those of their length, the longest first. Those that are done
+leave. The others are mostly done soon after, so new ones wait for a batch of their own; only when a
+few go on for much too long do new ones come in beside them (continuous batching). A batch never
+changes what comes out of it.
 """
 
 import math
 import random
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import compress
 from operator import attrgetter
@@ -22,27 +29,37 @@ from torch import Tensor
 
 from clearhead.decode.choose import NOTHING, Rules, drawn_tokens, top
 from clearhead.decode.engine import Engine, engine_for, padded
-from clearhead.decode.hypothesis import BeamCandidate, Fate, Hypothesis, Ranking, TokenNode, chain
+from clearhead.decode.hypothesis import (
+    ROOT,
+    BeamCandidate,
+    Fate,
+    Hypothesis,
+    Ranking,
+    TokenNode,
+    chain,
+)
 from clearhead.decode.request import Request, Sentence
 
 Result = tuple[Sentence, list[Hypothesis]]
 """A sentence and its outputs, best first."""
 Pick = tuple[float, int, int, float]
 """A continuation: cumulative score, parent, token and the token's own log-probability."""
+PATIENCE = 16
+"""Steps more than the longest source has tokens, after which a batch is no longer waited for."""
 
 
 class Slot:
     """A sentence in the batch: its living hypotheses and its finished ones."""
 
-    def __init__(self, sentence: Sentence, root: TokenNode | None, request: Request) -> None:
+    def __init__(self, sentence: Sentence, root: TokenNode, request: Request) -> None:
         self.sentence, self.request, self.ranking = sentence, request, Ranking(request.options)
         self.width, self.n_best = request.options.beam, request.options.n_best
         self.end, self.length = request.end, sentence.n_prefix
-        self.rows: list[TokenNode | None] = [root]  # None: before the first token
+        self.rows = [root]
         self.parents: list[int] = []
         self.tokens: list[int] = []
         # Minus infinity: it has ended, or never was.
-        self.totals = [0.0 if root is None else sum(root.path()[1])]
+        self.totals = [sum(root.path()[1], 0.0)]
         self.finished: list[Hypothesis] = []
         self.done = False
 
@@ -218,7 +235,7 @@ class Search:
 
     def written(self) -> Int[Tensor, "N W T"]:
         """What each hypothesis has written, ending in one column; shorter texts are filled up."""
-        paths = [[row.path()[0] if row else [] for row in slot.rows] for slot in self.slots]
+        paths = [[row.path()[0] for row in slot.rows] for slot in self.slots]
         length = max(len(path) for rows in paths for path in rows)
         full = [[[NOTHING] * (length - len(path)) + path for path in rows] for rows in paths]
         width = max(map(len, full))
@@ -249,11 +266,11 @@ class Search:
 
 def read_prompts(
     engine: Engine, sentences: Sequence[Sentence], width: int
-) -> tuple[Float[Tensor, "N 1 V"], list[TokenNode | None]]:
+) -> tuple[Float[Tensor, "N 1 V"], list[TokenNode]]:
     """The log-probabilities of the first token to choose, and the prefixes already written."""
     log_probs = engine.read(sentences, width)
     if log_probs.size(1) == 1:
-        return log_probs, [None] * len(sentences)
+        return log_probs, [ROOT] * len(sentences)
     prefixes = [sentence.prefix for sentence in sentences]
     tokens = padded(prefixes, log_probs.device, left=True)
     written = log_probs[:, :-1].gather(2, tokens[..., None])[..., 0].tolist()
@@ -265,3 +282,44 @@ def staying(leaving: Sequence[bool]) -> list[int]:
     n_staying = len(leaving) - sum(leaving)
     last = iter([place for place in range(n_staying, len(leaving)) if not leaving[place]])
     return [next(last) if leaving[place] else place for place in range(n_staying)]
+
+
+def in_batches(request: Request, sentences: Sequence[Sentence], way: Best) -> Iterator[Result]:
+    """Every sentence with its outputs, in the order in which they are done."""
+    waiting = deque(sorted(sentences, key=lambda sentence: -size(sentence)))
+    batch: Search | None = None
+    room = n_steps = overdue = 0
+    while (waiting or batch) and not request.should_stop():
+        if batch:
+            batch.advance()
+            n_steps += 1
+            yield from batch.take()
+        if waiting and not batch:
+            room, n_steps = room_for(waiting[0], request, way.width), 0
+            overdue = size(waiting[0]) + PATIENCE
+        n_inside = len(batch) if batch else 0
+        if waiting and (n_inside == 0 or (n_steps > overdue and n_inside <= room // 2)):
+            n_new = min(room - n_inside, len(waiting))
+            new = Search(request, [waiting.popleft() for _ in range(n_new)], way)
+            yield from new.take()
+            if batch:
+                batch.join(new)
+            batch, n_steps = batch or new, 0
+    yield from (stopped(*result) for result in (batch.take(lambda _: True) if batch else []))
+    nothing = Hypothesis(ids=(), score=0.0, log_probs=(), finished=False)
+    yield from (stopped(sentence, [nothing]) for sentence in waiting)
+
+
+def room_for(longest: Sentence, request: Request, width: int) -> int:
+    """How many sentences of a size may be together."""
+    options = request.options
+    return max(1, min(options.batch_size, options.batch_tokens // (width * size(longest))))
+
+
+def size(sentence: Sentence) -> int:
+    return max(len(sentence.source), len(sentence.prompt))
+
+
+def stopped(sentence: Sentence, hypotheses: list[Hypothesis]) -> Result:
+    """What there was when the caller did not want to wait any longer."""
+    return sentence, [replace(each, notes=(*each.notes, "stopped")) for each in hypotheses]

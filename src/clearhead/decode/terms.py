@@ -79,7 +79,7 @@ def progress_of(terms: tuple[Term, ...], ids: Iterable[int]) -> Progress:
 class TermSlot(Slot):
     """A sentence whose hypotheses know which terms they hold."""
 
-    def __init__(self, sentence: Sentence, root: TokenNode | None, request: Request) -> None:
+    def __init__(self, sentence: Sentence, root: TokenNode, request: Request) -> None:
         super().__init__(sentence, root, request)
         self.progress = [progress_of(sentence.terms, sentence.prefix)]
         # Every number of tokens held has a place in the beam at least.
