@@ -21,7 +21,7 @@ from clearhead.data.encoding import (
     text_encoding,
 )
 from clearhead.data.examples import Conversation, LabelledText, Pair, pairs
-from clearhead.data.store import in_memory
+from clearhead.data.store import temporary_store
 from clearhead.errors import DataError
 from clearhead.text import END, PAD, START, Tokenizer
 
@@ -42,12 +42,12 @@ seeds, places = st.integers(0, 2**31 - 1), st.integers(0, 10_000)
 
 @pytest.fixture(scope="module")
 def store():
-    return in_memory(PAIRS, pair_encoding(LETTERS, LETTERS))[0]
+    return temporary_store(PAIRS, pair_encoding(LETTERS, LETTERS))[0]
 
 
 @pytest.fixture(scope="module")
 def text():
-    return in_memory(
+    return temporary_store(
         ["".join(chr(33 + (n + m) % 90) for m in range(n)) for n in range(40)],
         text_encoding(LETTERS),
     )[0]
@@ -147,7 +147,9 @@ def test_labels_are_marked_in_the_row_of_their_text():
     examples = [
         LabelledText("x" * (n % 9 + 1), tuple({names[n % 3], names[n % 2]})) for n in range(50)
     ]
-    batches = ByLength(in_memory(examples, label_encoding(LETTERS, names))[0], label_batch, 40, 0)
+    batches = ByLength(
+        temporary_store(examples, label_encoding(LETTERS, names))[0], label_batch, 40, 0
+    )
     for batch in batches.fixed():
         for row, example in enumerate(batch.indices.tolist()):
             assert {names[n] for n in batch.labels[row].nonzero()} == set(examples[example].labels)
@@ -157,7 +159,7 @@ def test_labels_are_marked_in_the_row_of_their_text():
 def test_a_conversation_is_read_whole_and_judged_by_the_bots_words():
     talks = [Conversation(("hello", "hi" * n, "bye", "so long")[: n % 3 + 2]) for n in range(1, 9)]
     batches = ByLength(
-        in_memory(talks, conversation_encoding(LETTERS))[0], conversation_batch, 200, 0
+        temporary_store(talks, conversation_encoding(LETTERS))[0], conversation_batch, 200, 0
     )
     for batch in batches.fixed():
         for row, example in enumerate(batch.indices.tolist()):
@@ -209,7 +211,7 @@ def test_fixed_windows_predict_each_token_after_the_first_once(text, window):
 
 def test_text_too_short_to_predict_anything_is_refused():
     with pytest.raises(DataError, match="too little text"):
-        Windows(in_memory([""], text_encoding(LETTERS))[0], 8, 64, 0)
+        Windows(temporary_store([""], text_encoding(LETTERS))[0], 8, 64, 0)
 
 
 def test_captions_lose_less_than_a_twentieth_to_padding(project, tmp_path):
@@ -221,7 +223,7 @@ def test_captions_lose_less_than_a_twentieth_to_padding(project, tmp_path):
         (side for pair in captions for side in pair), TokenizerConfig(vocab_size=4_000)
     )
     batches = ByLength(
-        in_memory(captions, pair_encoding(tokenizer, tokenizer))[0], pair_batch, 4_096, 0
+        temporary_store(captions, pair_encoding(tokenizer, tokenizer))[0], pair_batch, 4_096, 0
     )
     masks = [mask for batch in batches.fixed() for mask in (batch.source_mask, batch.judged)]
     assert sum(int(mask.sum()) for mask in masks) > 0.95 * sum(mask.numel() for mask in masks)
@@ -235,7 +237,7 @@ def test_a_real_tokenizer_gets_its_text_back(tmp_path):
         (side for pair in examples for side in pair), TokenizerConfig(vocab_size=400)
     )
     batches = ByLength(
-        in_memory(examples, pair_encoding(tokenizer, tokenizer))[0], pair_batch, 200, 0
+        temporary_store(examples, pair_encoding(tokenizer, tokenizer))[0], pair_batch, 200, 0
     )
     for batch in batches.fixed():
         for row, example in enumerate(batch.indices.tolist()):
@@ -257,7 +259,7 @@ def test_words_cut_anew_are_the_same_text_in_other_tokens_and_repeat_with_their_
         (side for pair in examples for side in pair), TokenizerConfig(vocab_size=400)
     )
     whole = ByLength(
-        in_memory(examples, pair_encoding(tokenizer, tokenizer))[0], pair_batch, 200, 0
+        temporary_store(examples, pair_encoding(tokenizer, tokenizer))[0], pair_batch, 200, 0
     )
     recut = Recut(whole, (tokenizer, tokenizer), dropout=0.5, seed=0)
     assert len(recut) == len(whole)

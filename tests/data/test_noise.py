@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from clearhead.data.batches import Windows
 from clearhead.data.encoding import text_encoding
 from clearhead.data.noise import Denoised, Masked, spans, taken_out
-from clearhead.data.store import in_memory
+from clearhead.data.store import temporary_store
 from clearhead.text import END, MASK
 
 FIRST, SIZE = 7, 2_000
@@ -32,7 +32,7 @@ def windows():
     random = np.random.default_rng(0)
     lines = [" ".join(map(str, random.integers(FIRST, SIZE, 20))) for _ in range(2_000)]
     return Windows(
-        in_memory(lines, text_encoding(Numbers()))[0],
+        temporary_store(lines, text_encoding(Numbers()))[0],
         64,
         8_192,
         seed=3,

@@ -20,7 +20,7 @@ from clearhead.data.encoding import (
 )
 from clearhead.data.examples import Conversation, LabelledText, Pair
 from clearhead.data.order import buckets
-from clearhead.data.store import AT_ONCE, IN_USE, Column, in_memory, prepare
+from clearhead.data.store import AT_ONCE, IN_USE, Column, prepare, temporary_store
 from clearhead.errors import DataError, DiskError
 
 
@@ -66,11 +66,11 @@ def test_every_example_is_kept_in_order_or_counted_as_left_out(tmp_path_factory,
     encoding = pair_encoding(Letters(), Letters())
     if not kept:
         with pytest.raises(DataError, match="No example is left"):
-            in_memory(pairs, encoding, limit)
+            temporary_store(pairs, encoding, limit)
         return
     cache = tmp_path_factory.mktemp("cache")
     on_disk = prepare(cache / "pairs", pairs, encoding, max_length=limit)
-    store, examples = in_memory(pairs, encoding, limit)
+    store, examples = temporary_store(pairs, encoding, limit)
     assert examples == [pairs[n] for n in kept]
     assert all(equal(getattr(on_disk, name), value) for name, value in vars(store).items())
     assert [rows(store, side) for side in (0, 1)] == [
@@ -208,7 +208,7 @@ def test_what_was_left_out_and_put_right_is_told(tmp_path, encoding):
         told = "3 of 4 examples left out: 2 longer than 2 tokens, 1 with an empty side."
         assert store.left_out() == told
         assert store.notes == ["a mark was stripped"]
-    assert in_memory(PAIRS, encoding)[0].left_out() == ""
+    assert temporary_store(PAIRS, encoding)[0].left_out() == ""
 
 
 def test_a_cache_that_cannot_be_written_is_an_error_that_says_where(tmp_path, encoding):
@@ -227,17 +227,17 @@ def test_ids_take_two_bytes_where_two_suffice(tmp_path, letters, vocab_size, n_b
 
 def test_labels_become_numbers_and_unknown_ones_are_refused(letters):
     encoding = label_encoding(letters, ["bad", "good", "odd"])
-    store, _ = in_memory(
+    store, _ = temporary_store(
         [LabelledText("ab", ("good",)), LabelledText("c", ("odd", "bad"))], encoding
     )
     assert store.rows(1, np.array([0, 1]))[0].tolist() == [1, 0, 2]
     with pytest.raises(DataError, match="fair is not one of the 3"):
-        in_memory([LabelledText("ab", ("fair",))], encoding)
+        temporary_store([LabelledText("ab", ("fair",))], encoding)
 
 
 def test_of_a_conversation_only_what_the_bot_says_counts(letters):
     talks = [Conversation(("hi", "yo", "so", "ok"))]
-    store, _ = in_memory(talks, conversation_encoding(letters))
+    store, _ = temporary_store(talks, conversation_encoding(letters))
     ids, counts = (store.rows(side, np.array([0]))[0] for side in (0, 1))
     assert ids[counts > 0].tolist() == [*b"yo", END, *b"ok"]
     assert ids.tolist() == [USER, *b"hi", BOT, *b"yo", END, USER, *b"so", BOT, *b"ok"]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import clearhead
 from clearhead import Chatbot
 from clearhead.data.examples import Conversation
-from clearhead.data.store import in_memory
+from clearhead.data.store import temporary_store
 from clearhead.errors import TextError
 from clearhead.tasks.chat import ChatTask, exchanges
 from clearhead.tasks.task import Kept
@@ -129,7 +129,7 @@ def test_only_the_bot_s_words_count(
     talks, bot = [[turn for pair in talk for turn in pair] for talk in pairs], decoder
     task = ChatTask(bot.config, bot.tokenizers)
     examples = [Conversation(tuple(turns)) for turns in talks]
-    store = in_memory(examples, task.encoding)[0]
+    store = temporary_store(examples, task.encoding)[0]
     for batch in task.batches(store).fixed():
         for row, number in enumerate(batch.indices.tolist()):
             judged = batch.target_out[row][batch.judged[row]].tolist()

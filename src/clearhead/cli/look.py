@@ -196,7 +196,7 @@ def draw_matrix(console: "Console", matrix: "LabelledTensor") -> None:
 def play_film(console: "Console", film: "Film", user: Any, head: str | None) -> None:
     """Print a head's attention on one sentence, frame after frame."""
     from clearhead.look import LabelledTensor
-    from clearhead.look.paths import axes_of, without_head
+    from clearhead.look.labelled import axes_of, without_head
 
     path, own = without_head(head or list(film.patterns)[-1])
     number = own or 0

@@ -29,7 +29,6 @@ class Encoding:
     encode: Callable[[list[Any]], tuple[Rows, ...]]
     """One list of rows per side."""
     vocab_sizes: tuple[int, ...]
-    """Ids there are on each side."""
     fingerprint: str
     """Names the function: equal fingerprints give equal rows."""
 

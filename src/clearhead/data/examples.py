@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from clearhead.data.lines import Errors, Lines, Notes, files_in, is_pipe
-from clearhead.data.records import Format, format_of, layout, records
+from clearhead.data.records import format_of, layout, records
 from clearhead.errors import DataError, shown
 
 E = TypeVar("E")
@@ -157,11 +157,13 @@ def pairs(*paths: str | Path, errors: Errors = "strict") -> Examples[Pair]:
 
 def labelled(*paths: str | Path, errors: Errors = "strict") -> Examples[LabelledText]:
     """Texts with labels from tables: TSV is label, tab, text; commas without spaces part labels."""
-
-    def example(cells: Sequence[Any]) -> LabelledText:
-        return LabelledText(text_in(cells[0]), labels_in(cells[1]))
-
-    return from_tables(paths, example, known=LABEL_NAMES, order=(1, 0), errors=errors)
+    return from_tables(
+        paths,
+        lambda cells: LabelledText(text_in(cells[0]), labels_in(cells[1])),
+        known=LABEL_NAMES,
+        order=(1, 0),
+        errors=errors,
+    )
 
 
 def conversations(*paths: str | Path, errors: Errors = "strict") -> Examples[Conversation]:
@@ -211,7 +213,8 @@ def from_tables(
     files = [Lines(file, errors) for path in paths for file in files_in(path)]
 
     def rows(lines: Lines) -> Iterator[Row[E]]:
-        form, parse = table_format(lines.paths[0]), None
+        found, parse = format_of(lines.paths[0]), None
+        form = "tsv" if found == "text" else found  # whose error names the line
         for path, number, raw in records(lines, form):
             row: Row[E] = Row((path,), number, (raw,))
             try:
@@ -228,12 +231,6 @@ def from_tables(
                 yield row._replace(fault=placed)
 
     return Examples(files, lambda: chain.from_iterable(map(rows, files)))
-
-
-def table_format(path: str) -> Format:
-    """Plain text in place of a table is read as TSV, whose error names the line."""
-    form = format_of(path)
-    return "tsv" if form == "text" else form
 
 
 def text_in(value: object) -> str:

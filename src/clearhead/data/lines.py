@@ -44,16 +44,13 @@ class Notes:
     invalid_lines: int = 0
 
     def sentences(self) -> list[str]:
-        found = []
-        if self.byte_order_mark:
-            found.append("a byte order mark at the start was stripped")
-        if self.carriage_returns:
-            found.append(f"{self.carriage_returns:,} lines ended in CR LF; the CR was stripped")
-        if self.invalid_lines:
-            found.append(
-                f"{self.invalid_lines:,} lines hold bytes that are not UTF-8; they were replaced"
-            )
-        return found
+        crs, invalid = self.carriage_returns, self.invalid_lines
+        found = {
+            "a byte order mark at the start was stripped": self.byte_order_mark,
+            f"{crs:,} lines ended in CR LF; the CR was stripped": crs,
+            f"{invalid:,} lines hold bytes that are not UTF-8; they were replaced": invalid,
+        }
+        return [sentence for sentence, holds in found.items() if holds]
 
 
 class Lines:
@@ -112,7 +109,11 @@ class Lines:
         except UnicodeDecodeError as error:
             if self.errors == "strict":
                 raise invalid_utf8(data, error.start, path, number) from None
-            notes.invalid_lines += sum(not is_utf8(line) for line in data.split(b"\n"))
+            # What is not UTF-8 in a line goes missing when it is ignored.
+            lines = data.split(b"\n")
+            notes.invalid_lines += sum(
+                line != line.decode(errors="ignore").encode() for line in lines
+            )
             return data.decode("utf-8", self.errors)
 
 
@@ -222,11 +223,3 @@ def invalid_utf8(data: bytes, at: int, path: str, number: int) -> DataError:
         "Convert the file (iconv -f latin1 -t utf-8), have `clearhead doctor --fix` leave the line "
         "out, or read with errors=replace.",
     )
-
-
-def is_utf8(line: bytes) -> bool:
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True

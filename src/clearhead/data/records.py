@@ -40,13 +40,6 @@ class RawRecord(NamedTuple):
     raw: str
 
 
-class Layout(NamedTuple):
-    """How a file's records become the fields asked for."""
-
-    parse: Parser
-    has_header: bool
-
-
 def format_of(path: str) -> Format:
     """What the ending says, or else what the first lines look like."""
     ending = Path(path.removesuffix(".gz")).suffix.lower()
@@ -99,19 +92,20 @@ def open_quote(path: str, line: int) -> DataError:
 
 def layout(
     form: Format, first: str, known: Sequence[tuple[str, ...]], order: Sequence[int]
-) -> Layout:
-    """How to read a file whose first record is `first`, by field names that are `known`.
+) -> tuple[Parser, bool]:
+    """How to read a file whose first record is `first`, and whether that is a header.
 
+    Fields are found by names that are `known`.
     Without names in sight a table has one column for each field, in `order`. A CSV whose first
     record holds known names has a header; a TSV has none: its first line may well be an example.
     """
     if form == "jsonl":
-        return Layout(json_parser(first, known), False)
+        return json_parser(first, known), False
     split = SPLITTERS[form]
     cells = split(first)
     header = match(known, [cell.strip().lower() for cell in cells]) if form == "csv" else None
     columns, width = (header, len(cells)) if header else (list(order), len(order))
-    return Layout(cell_parser(split, columns, width), header is not None)
+    return cell_parser(split, columns, width), header is not None
 
 
 def match(known: Sequence[tuple[str, ...]], names: Sequence[str]) -> list[int] | None:

@@ -1,4 +1,4 @@
-"""Tokenised examples, in memory or in a cache folder on disk, which is memory-mapped.
+"""Tokenised examples in a cache folder on disk, which is memory-mapped.
 
 A store on disk is a folder named after all that it depends on, so it is never wrong, only absent:
 it can be deleted at any time. It is written atomically, and one that is not whole is written anew.
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, compress, islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from clearhead.data import order
 from clearhead.data.encoding import Encoding
 from clearhead.data.order import Ints
-from clearhead.disk import atomic_folder, discard, sweep
+from clearhead.disk import atomic_folder, discard, disk_errors, sweep
 from clearhead.errors import DataError
 
 STORE_FORMAT = 2
@@ -37,17 +38,14 @@ META = "meta.json"
 
 
 class Column:
-    """Numbers in memory, or in a file; of a large file, only the parts just read are in memory."""
+    """Numbers in a file; of a large one, only the parts just read are in memory."""
 
-    def __init__(self, values: NDArray[Any], pages: mmap.mmap | None = None) -> None:
-        self.values, self.pages = values, pages
-
-    @classmethod
-    def mapped(cls, path: Path, dtype: str, writable: bool = False) -> "Column":
+    def __init__(self, path: Path, dtype: str = "<i8", *, writable: bool = False) -> None:
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         with path.open("r+b" if writable else "rb") as file:
-            pages = mmap.mmap(file.fileno(), 0, access=access) if path.stat().st_size else None
-        return cls(np.frombuffer(pages or b"", dtype), pages)
+            is_empty = not path.stat().st_size
+            self.pages = None if is_empty else mmap.mmap(file.fileno(), 0, access=access)
+        self.values: NDArray[Any] = np.frombuffer(self.pages or b"", dtype)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -65,54 +63,25 @@ class Column:
             pages.madvise(mmap.MADV_DONTNEED)
 
 
-class Columns:
-    """The columns of a store by name: files of a folder, or arrays in memory if there is none."""
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder
-        self.parts: dict[str, list[NDArray[Any]]] = {}
-
-    def append(self, name: str, values: NDArray[Any]) -> None:
-        if self.folder is None:
-            self.parts.setdefault(name, []).append(values)
-        else:
-            with (self.folder / name).open("ab") as file:
-                file.write(values.tobytes())
-
-    def add_empty(self, name: str, n_places: int) -> None:
-        if self.folder is None:
-            self.append(name, np.zeros(n_places, "<i8"))
-        else:
-            with (self.folder / name).open("xb") as file:
-                file.truncate(8 * n_places)
-
-    def column(self, name: str, dtype: str = "<i8", *, writable: bool = False) -> Column:
-        if self.folder is not None:
-            return Column.mapped(self.folder / name, dtype, writable)
-        self.parts[name] = [np.concatenate(self.parts[name])]
-        return Column(self.parts[name][0])
-
-
 class Store:
     """Tokenised examples, in the order in which they were read and in order of length."""
 
-    def __init__(self, meta: dict[str, Any], columns: Columns, fingerprint: str = "") -> None:
-        self.fingerprint = fingerprint
-        """The name of its folder; a store in memory has none."""
+    def __init__(self, folder: Path) -> None:
+        self.fingerprint = folder.name
+        meta = json.loads((folder / META).read_bytes())
         self.n_read: int = meta["n_read"]
         self.too_long: int = meta["too_long"]
         self.empty: int = meta["empty"]
         self.max_length: int | None = meta["max_length"]
         self.n_tokens: list[int] = meta["n_tokens"]
-        """Tokens on each side."""
         self.vocab_sizes: list[int] = meta["vocab_sizes"]
         self.notes: list[str] = meta["notes"]
         """What reading the examples put right, for people."""
         sides = list(enumerate(meta["dtypes"]))
-        self.ids = [columns.column(f"{side}.ids", dtype) for side, dtype in sides]
-        self.offsets = [columns.column(f"{side}.offsets") for side, _ in sides]
-        self.by_length = columns.column("order")
-        self.buckets, self.bucket_sizes = columns.column("buckets")[:].reshape(2, -1)
+        self.ids = [Column(folder / f"{side}.ids", dtype) for side, dtype in sides]
+        self.offsets = [Column(folder / f"{side}.offsets") for side, _ in sides]
+        self.by_length = Column(folder / "order")
+        self.buckets, self.bucket_sizes = Column(folder / "buckets")[:].reshape(2, -1)
 
     def __len__(self) -> int:
         return len(self.by_length)
@@ -140,16 +109,17 @@ def why_left_out(too_long: int, empty: int, max_length: int | None) -> str:
     return ", ".join(reasons)
 
 
-def in_memory(
+def temporary_store(
     examples: Iterable[Any], encoding: Encoding, max_length: int | None = None
 ) -> tuple[Store, list[Any]]:
     """A store of a few examples that leaves nothing on disk, and the examples that are in it."""
-    columns = Columns()
-    builder = Builder(columns, encoding, max_length)
-    kept = [
-        example for chunk in chunks(examples) for example in compress(chunk, builder.add(chunk))
-    ]
-    return Store(builder.finish(), columns), kept
+    with TemporaryDirectory() as name, disk_errors(Path(name)):
+        builder = Builder(Path(name), encoding, max_length)
+        kept = [
+            example for chunk in chunks(examples) for example in compress(chunk, builder.add(chunk))
+        ]
+        builder.finish()
+        return Store(Path(name)), kept  # what is mapped stays when the files go
 
 
 def prepare(
@@ -170,16 +140,14 @@ def prepare(
     if not is_whole(path):
         sweep(path.parent, IN_USE)
         with atomic_folder(path, is_whole=is_whole) as folder:
-            builder = Builder(Columns(folder), encoding, max_length)
+            builder = Builder(folder, encoding, max_length)
             for chunk in chunks(examples):
                 builder.add(chunk)
-            meta = builder.finish() | {"notes": list(notes())}
-            meta["files"] = {file.name: file.stat().st_size for file in folder.iterdir()}
-            (folder / META).write_text(json.dumps(meta, indent=1), encoding="utf-8")
+            builder.finish(notes)
         prune(path.parent, cache_size, keep=path)
     with suppress(OSError):  # a cache that others share may be read only
         os.utime(path / META)
-    return Store(json.loads((path / META).read_bytes()), Columns(path), path.name)
+    return Store(path)
 
 
 def chunks(examples: Iterable[Any]) -> Iterator[list[Any]]:
@@ -189,16 +157,20 @@ def chunks(examples: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 class Builder:
-    """Appends examples to the columns of a store that is being built."""
+    """A store that is being built in an empty folder; examples are appended to its columns."""
 
-    def __init__(self, columns: Columns, encoding: Encoding, max_length: int | None) -> None:
-        self.columns, self.encoding, self.max_length = columns, encoding, max_length
+    def __init__(self, folder: Path, encoding: Encoding, max_length: int | None) -> None:
+        self.folder, self.encoding, self.max_length = folder, encoding, max_length
         self.dtypes = ["<u2" if size <= 1 << 16 else "<u4" for size in encoding.vocab_sizes]
         self.n_tokens = [0] * len(self.dtypes)
         self.n_read = self.n_kept = self.too_long = self.empty = 0
         for side, dtype in enumerate(self.dtypes):
-            columns.append(f"{side}.ids", np.zeros(0, dtype))
-            columns.append(f"{side}.offsets", np.zeros(1, "<i8"))
+            self.append(f"{side}.ids", np.zeros(0, dtype))
+            self.append(f"{side}.offsets", np.zeros(1, "<i8"))
+
+    def append(self, name: str, values: NDArray[Any]) -> None:
+        with (self.folder / name).open("ab") as file:
+            file.write(values.tobytes())
 
     def add(self, chunk: list[Any]) -> NDArray[np.bool_]:
         """Encode some examples; which of them were kept."""
@@ -219,21 +191,22 @@ class Builder:
         ends = self.n_tokens[side] + np.cumsum(lengths)
         count = int(lengths.sum())
         ids = np.fromiter(chain.from_iterable(rows), self.dtypes[side], count)
-        self.columns.append(f"{side}.offsets", ends.astype("<i8"))
-        self.columns.append(f"{side}.ids", ids)
+        self.append(f"{side}.offsets", ends.astype("<i8"))
+        self.append(f"{side}.ids", ids)
         self.n_tokens[side] += count
 
-    def finish(self) -> dict[str, Any]:
-        """Sort by length; what is to be known about the store."""
+    def finish(self, notes: Callable[[], Sequence[str]] = list) -> None:
+        """Sort by length, and write down what is to be known about the store."""
         if not self.n_kept:
             reasons = why_left_out(self.too_long, self.empty, self.max_length)
             raise DataError(
                 f"No example is left of {self.n_read:,}: {reasons or 'there was none'}.",
                 "Look at the files with clearhead doctor, or raise data.max_length.",
             )
-        self.columns.add_empty("order", self.n_kept)
-        self.columns.append("buckets", self.sort_by_length())
-        return {
+        with (self.folder / "order").open("xb") as file:
+            file.truncate(8 * self.n_kept)
+        self.append("buckets", self.sort_by_length())
+        meta = {
             "dtypes": self.dtypes,
             "vocab_sizes": list(self.encoding.vocab_sizes),
             "max_length": self.max_length,
@@ -241,13 +214,15 @@ class Builder:
             "n_tokens": self.n_tokens,
             "too_long": self.too_long,
             "empty": self.empty,
-            "notes": [],
+            "notes": list(notes()),
+            "files": {file.name: file.stat().st_size for file in self.folder.iterdir()},
         }
+        (self.folder / META).write_text(json.dumps(meta, indent=1), encoding="utf-8")
 
     def sort_by_length(self) -> Ints:
         """Fill the order by a counting sort that holds one chunk at a time; the buckets in use."""
-        offsets = [self.columns.column(f"{side}.offsets") for side in range(len(self.dtypes))][:2]
-        places = self.columns.column("order", writable=True)
+        offsets = [Column(self.folder / f"{side}.offsets") for side in range(len(self.dtypes))][:2]
+        places = Column(self.folder / "order", writable=True)
 
         def buckets_from(start: int) -> Ints:
             lengths = [np.diff(side[start : start + AT_ONCE + 1]) for side in offsets]

@@ -60,7 +60,6 @@ class TreeCache:
             self.own = F.pad(self.own, (0, 0, 0, max(width, self.own.size(4))))
 
     def keep(self, sentences: Int[Tensor, " R"]) -> None:
-        """The other sentences leave."""
         self.depth = self.depth[sentences]
         self.reach = int(self.depth.max())
         self.seen = None if self.seen is None else self.seen[sentences]

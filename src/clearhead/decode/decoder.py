@@ -66,8 +66,8 @@ def decode(
     nothing = [()] * len(sources)
     asked = zip(sources, prefixes or nothing, terms or nothing, strict=True)
     sentences = [request.sentence(index, *each) for index, each in enumerate(asked)]
-    found = {sentence.index: outputs for sentence, outputs in decode_each(request, sentences)}
-    return [found[index] for index in range(len(sources))]
+    found = sorted(decode_each(request, sentences), key=lambda result: result[0].index)
+    return [outputs for _, outputs in found]
 
 
 @torch.inference_mode()
@@ -89,8 +89,7 @@ def decode_each(request: Request, sentences: Sequence[Sentence]) -> Iterator[Res
 def searched(request: Request, sentences: Sequence[Sentence]) -> Iterator[Result]:
     """The outputs of each sentence, found in the way that the options and its terms ask for."""
     if request.options.temperature:
-        one = replace(request, record=None, options=request.options.but(beam=1))
-        yield from drawn(one, sentences)
+        yield from drawn(request, sentences)
         return
     free, bound = ([each for each in sentences if bool(each.terms) == has] for has in (False, True))
     yield from in_batches(request, free, Best(request))
@@ -108,6 +107,7 @@ def searched(request: Request, sentences: Sequence[Sentence]) -> Iterator[Result
 def drawn(request: Request, sentences: Sequence[Sentence]) -> Iterator[Result]:
     """As many random outputs as asked for, independent of each other, the likeliest first."""
     n_draws = request.options.n_best
+    request = replace(request, record=None, options=request.options.but(beam=1))
     outputs: dict[int, list[Hypothesis]] = {}
     draws = [replace(sentence, draw=draw) for sentence in sentences for draw in range(n_draws)]
     for sentence, (output,) in in_batches(request, draws, Drawn(request)):

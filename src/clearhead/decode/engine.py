@@ -147,7 +147,6 @@ def engine_for(request: Request) -> Engine:
 
 
 def log_mean(log_probs: list[Tensor]) -> Float[Tensor, "..."]:
-    """The logarithm of the mean probability."""
     return torch.stack(log_probs).logsumexp(dim=0) - math.log(len(log_probs))
 
 

@@ -59,8 +59,7 @@ class FlatTransformer:
         self.norm_first = model.config.norm == "pre"
         self.activation = ACTIVATIONS[model.config.activation]
         self.tokens = model.tokens.weight.detach()
-        source_tokens = model.source_tokens if hasattr(model, "source_tokens") else model.tokens
-        self.source_tokens = source_tokens.weight.detach()
+        self.source_tokens = getattr(model, "source_tokens", model.tokens).weight.detach()
         self.scale = math.sqrt(model.config.d_model) if model.config.scale_embeddings else 1.0
 
     @cached_property
@@ -82,7 +81,6 @@ class FlatTransformer:
         return self.product(matrix.detach(), None if bias is None else bias.detach())
 
     def new_cache(self, lengths: list[int], capacity: int) -> TreeCache:
-        """An empty cache for prompts of these lengths."""
         n_heads, d_head = self.config.n_heads, self.config.d_model // self.config.n_heads
         shape = (self.config.n_decoder_layers, 2, len(lengths), n_heads, capacity, d_head)
         return TreeCache(lengths, self.tokens.new_empty(shape))

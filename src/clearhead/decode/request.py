@@ -77,21 +77,19 @@ class Request:
         reads = self.models[0].config.reads
         context = (START,) if reads or not source else tuple(source)
         longest = self.options.max_length or len(source) + self.options.max_extra
+        configs = [each.config for each in self.models]
+        ends = [each.max_positions for each in configs if each.positions == "learned"]
+        # The last token is never read, so it needs no position.
+        left = min(ends, default=2**31) - len(context) + 1
         return Sentence(
             index=index,
             source=tuple(source) if reads else (),
             prompt=(*context, *prefix),
             n_prefix=len(prefix),
-            limit=max(len(prefix) + 1, min(longest, self.positions_left(len(context)))),
+            limit=max(len(prefix) + 1, min(longest, left)),
             min_length=self.options.min_length,
             terms=tuple(terms),
         )
-
-    def positions_left(self, n_context: int) -> int:
-        """Tokens that learned positions allow after a context; the last is never read."""
-        configs = [each.config for each in self.models]
-        ends = [each.max_positions for each in configs if each.positions == "learned"]
-        return min(ends, default=2**31) - n_context + 1
 
 
 def laid_out(model: Transformer, int8: bool = False) -> FlatTransformer:

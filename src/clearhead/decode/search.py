@@ -184,7 +184,6 @@ class Drawn(Best):
 def one_each(
     slots: Sequence[Slot], tokens: Int[Tensor, "N 1"], log_probs: Float[Tensor, "N 1 V"]
 ) -> list[list[Pick]]:
-    """These tokens, one for each sentence."""
     chosen = log_probs.gather(2, tokens[..., None]).flatten().tolist()
     return [
         [(slot.totals[0] + log_prob, 0, token, log_prob)]

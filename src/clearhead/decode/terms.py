@@ -69,7 +69,6 @@ def shortest(term: Term) -> int:
 
 
 def progress_of(terms: tuple[Term, ...], ids: Iterable[int]) -> Progress:
-    """How far a text has come."""
     progress = Progress(terms)
     for token in ids:
         progress = progress.after(token)

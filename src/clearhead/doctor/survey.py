@@ -185,9 +185,10 @@ def looks_labelled(form: Format, sample: Sequence[str]) -> bool:
         is_short = sum(len(label) for label, _ in cells) * 2 < sum(len(text) for _, text in cells)
         return is_short and len({label for label, _ in cells}) * 5 < len(cells)
     try:
-        return layout(form, sample[0], LABEL_NAMES, (1, 0)).has_header or form == "jsonl"
+        _, has_header = layout(form, sample[0], LABEL_NAMES, (1, 0))
     except DataError:
         return False
+    return has_header or form == "jsonl"
 
 
 def corpus_of(paths: Iterable[str], kind: Kind) -> Examples[Any]:

@@ -5,9 +5,8 @@ and page/ for what is shown of it.
 """
 
 from clearhead.look.alignment import Alignment, align
-from clearhead.look.labelled import LabelledTensor
+from clearhead.look.labelled import LabelledTensor, replayed
 from clearhead.look.look import Look
-from clearhead.look.paths import replayed
 from clearhead.look.search import SearchTree, search_tree
 from clearhead.look.tokens import Guess, Token, tokens
 

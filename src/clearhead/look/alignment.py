@@ -11,8 +11,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearhead.look.labelled import LabelledTensor
-from clearhead.look.paths import replayed
+from clearhead.look.labelled import LabelledTensor, patterns, replayed
 from clearhead.look.tokens import Token, word_places, word_texts
 from clearhead.model import Transformer
 
@@ -38,9 +37,12 @@ class Alignment:
 
     @property
     def matrix(self) -> LabelledTensor:
-        """The weights with the words of their rows and columns."""
-        path, labels = f"alignment by {self.head}", (self.target, self.source)
-        return LabelledTensor(path, self.weights, axes=("target", "source"), labels=labels)
+        return LabelledTensor(
+            path=f"alignment by {self.head}",
+            values=self.weights,
+            axes=("target", "source"),
+            labels=(self.target, self.source),
+        )
 
     def csv(self) -> str:
         """A table for a spreadsheet: source words across, output words downwards."""
@@ -62,19 +64,9 @@ def align(
     model: Transformer, source: Sequence[Token], target: Sequence[Token], start: int
 ) -> Alignment:
     """The alignment of any source and output, each ended by its end token."""
-    ids = [token.id for token in target]
-    seen = replayed(model, [token.id for token in source], [start, *ids[:-1]])
-    return best_alignment(cross_patterns(seen), source, target)
-
-
-def cross_patterns(seen: Mapping[str, Tensor]) -> dict[str, Float[Tensor, "H T S"]]:
-    """The weights of every cross-attention, by its path."""
-    split = {path.rpartition("."): tensor for path, tensor in seen.items()}
-    return {
-        part: tensor
-        for (part, _, name), tensor in split.items()
-        if name == "pattern" and part.endswith("cross")
-    }
+    read = [start, *(token.id for token in target[:-1])]
+    seen = replayed(model, [token.id for token in source], read)
+    return best_alignment(patterns(seen, "cross"), source, target)
 
 
 def best_alignment(

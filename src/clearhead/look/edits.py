@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, shown
-from clearhead.look.paths import replayed, without_head
+from clearhead.look.labelled import replayed, without_head
 from clearhead.look.replay import Replay
 from clearhead.model import Edit
 
@@ -32,7 +32,6 @@ class Edits:
     """Words of the input by number, and what stands there instead."""
 
     def swapped(self, text: str) -> str:
-        """The text with some of its words replaced."""
         found = text.split(" ")
         for number, word in self.words.items():
             if not 0 <= number < len(found):
@@ -55,7 +54,6 @@ class Scope:
 
     @property
     def stacks(self) -> dict[str, int]:
-        """The stacks and how many layers each has."""
         sizes = {"encoder": self.config.n_encoder_layers, "decoder": self.config.n_decoder_layers}
         return {stack: n for stack, n in sizes.items() if stack in self.config.family}
 
@@ -163,9 +161,8 @@ def taps_of(name: str, config: ModelConfig) -> Taps:
     scope = Scope(config, path, head)
     whole = {"one-head": head is not None, "silence": bool(at)}
     if kind == "paint" and head is not None and len(cell) == 2:
-        row, column = (numeral(each, name) for each in cell)
-        parts = scope.parts("self", "cross")
-        found = [(f"{part}.pattern", painted(head, row, column)) for part in parts]
+        paint = painted(head, *(numeral(each, name) for each in cell))
+        found = [(f"{part}.pattern", paint) for part in scope.parts("self", "cross")]
     elif kind in NAMES and not cell and whole.get(kind, True):
         found = NAMES[kind](scope)
     else:
@@ -209,7 +206,6 @@ def both(first: Edit, second: Edit) -> Edit:
 
 
 def muted(heads: list[int]) -> Edit:
-    """These heads say nothing."""
     return lambda z: z.index_fill(1, torch.tensor(heads, dtype=torch.long, device=z.device), 0)
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.look.edits import change
-from clearhead.look.paths import axes_of
+from clearhead.look.labelled import axes_of
 from clearhead.look.replay import Replay
 from clearhead.look.search import SearchTree
 from clearhead.look.tokens import Guess, word_places
@@ -55,17 +55,14 @@ def tensors(look: Replay, whole: bool = False) -> Arrays:
     }
     if look.film:
         found |= {f"film.{path}": frames for path, frames in look.film.patterns.items()}
-    more = tensors_named(look, FOR_SMALL_PAGE)
-    if sum(values.nbytes for values in (*found.values(), *more.values())) <= SMALL:
-        return found | more | norm_weights(look)
-    halves = {
-        path: values.astype(np.float16) for path, values in tensors_named(look, STRIPS).items()
-    }
-    return found | halves
+    more = found | tensors_named(look, FOR_SMALL_PAGE)
+    if sum(values.nbytes for values in more.values()) <= SMALL:
+        return more | norm_weights(look)
+    strips = tensors_named(look, STRIPS)
+    return found | {path: values.astype(np.float16) for path, values in strips.items()}
 
 
 def tensors_named(look: Replay, names: Sequence[str]) -> Arrays:
-    """The tensors with one of these names at the end of their path."""
     paths = [path for path in look.seen if path.rpartition(".")[2] in names]
     return {path: array(look.seen[path]) for path in paths}
 
@@ -100,7 +97,6 @@ def stats(look: Replay, path: str) -> Float[Tensor, "T 4"]:
 
 
 def norm_weights(look: Replay) -> Arrays:
-    """The weights of each sub-layer's norm."""
     return {
         f"{path}.norm_{name}": array(weight)
         for path, _ in sublayers(look)
@@ -122,10 +118,18 @@ def graph(look: Replay) -> list[dict[str, Any]]:
         part, _, name = path.rpartition(".")
         if name == "pattern":
             _, queries, keys = axes_of(path)
-            sizes = {"n_heads": config.n_heads, "d_k": d_k, "scale": math.sqrt(d_k)}
-            causal = part.startswith("decoder") and part.endswith("self")
-            sides = {"queries": queries, "keys": keys, "causal": causal}
-            parts.append({"id": part, "kind": "attention", **sides, **sizes})
+            parts.append(
+                {
+                    "id": part,
+                    "kind": "attention",
+                    "queries": queries,
+                    "keys": keys,
+                    "causal": part.startswith("decoder") and part.endswith("self"),
+                    "n_heads": config.n_heads,
+                    "d_k": d_k,
+                    "scale": math.sqrt(d_k),
+                }
+            )
         elif name == "hidden":
             parts.append({"id": part, "kind": "ff"})
         elif name in ("logits", "classes"):
@@ -177,7 +181,6 @@ def special(look: Replay) -> dict[str, Any]:
 
 
 def model(look: Replay) -> dict[str, Any]:
-    """The shape of the model."""
     stacks = {name: getattr(look.model, name, None) for name in ("encoder", "decoder")}
     return {
         "name": look.task,
@@ -214,10 +217,6 @@ def steps(look: Replay, rows: Sequence[int]) -> list[dict[str, Any]]:
     for row in rows:
         step = look.step(row)
         said = step.chosen
-        layers = [
-            [{"text": each.text, "prob": round(each.prob, 4)} for each in layer]
-            for layer in lens[row]
-        ]
         found.append(
             {
                 "chosen": {"id": said.id, "text": said.text, "log_prob": round(said.log_prob, 6)},
@@ -225,7 +224,10 @@ def steps(look: Replay, rows: Sequence[int]) -> list[dict[str, Any]]:
                 "rest": round(step.rest, 6),
                 "max_logit": step.max_logit,
                 "log_sum_exp": step.log_sum_exp,
-                "lens": layers,
+                "lens": [
+                    [{"text": each.text, "prob": round(each.prob, 4)} for each in layer]
+                    for layer in lens[row]
+                ],
             }
         )
     return found
@@ -247,7 +249,6 @@ def search(tree: SearchTree) -> dict[str, Any]:
 
 
 def alignment(look: Replay) -> dict[str, Any]:
-    """The best alignment, and the tokens of each word."""
     found = look.alignment()
     return {
         **vars(found),

@@ -11,14 +11,11 @@ import torch
 from jaxtyping import Float, UInt8
 
 from clearhead.errors import FolderError
-from clearhead.look.paths import replayed
+from clearhead.look.labelled import patterns, replayed
 from clearhead.model import Transformer
 
 LONGEST = 12
 """Tokens of a probe: short enough that a frame of all heads is some kilobytes."""
-
-Patterns = dict[str, UInt8[np.ndarray, "H T S"]]
-"""Attention of all heads by path, from 0 to 255."""
 
 
 @dataclass(frozen=True)
@@ -55,18 +52,16 @@ def frame(model: Transformer, probes: Sequence[Probe], step: int, loss: float) -
 
 
 def shot(model: Transformer, probe: Probe) -> dict[str, Any]:
-    """The attention of all heads on one probe, packed."""
     seen = replayed(model, probe.source, probe.target)
-    patterns = {
-        path.removesuffix(".pattern"): (255 * pattern).round().to(torch.uint8).numpy()
-        for path, pattern in seen.items()
-        if path.endswith(".pattern")
+    packed = {
+        path: (255 * pattern).round().to(torch.uint8).numpy()
+        for path, pattern in patterns(seen).items()
     }
-    content = b"".join(pattern.tobytes() for pattern in patterns.values())
+    content = b"".join(pattern.tobytes() for pattern in packed.values())
     return {
         "source": probe.source,
         "target": probe.target,
-        "shapes": {path: list(pattern.shape) for path, pattern in patterns.items()},
+        "shapes": {path: list(pattern.shape) for path, pattern in packed.items()},
         "patterns": base64.b64encode(zlib.compress(content)).decode(),
     }
 
@@ -91,8 +86,8 @@ def film_of(lines: Iterable[Mapping[str, Any]], number: int = 0) -> Film:
     )
 
 
-def unpacked(shot: Mapping[str, Any]) -> Patterns:
-    """The patterns in a line, which must be as large as it says."""
+def unpacked(shot: Mapping[str, Any]) -> dict[str, UInt8[np.ndarray, "H T S"]]:
+    """The patterns in a line, from 0 to 255, which must be as large as it says."""
     sizes = [int(np.prod(shape)) for shape in shot["shapes"].values()]
     content = zlib.decompressobj().decompress(base64.b64decode(shot["patterns"]), sum(sizes) + 1)
     if len(content) != sum(sizes):

@@ -2,8 +2,7 @@
 
 from clearhead.errors import ModelError
 from clearhead.look.by_hand import by_hand
-from clearhead.look.labelled import LabelledTensor
-from clearhead.look.paths import without_head
+from clearhead.look.labelled import LabelledTensor, without_head
 from clearhead.look.replay import Replay
 
 WIDTH = 4
@@ -154,7 +153,6 @@ def in_code(look: Replay, path: str, row: int, col: int) -> str:
 
 
 def weights_table(weights: LabelledTensor, row: int | None = None) -> str:
-    """A matrix of weights, or one row of it."""
     rows = range(len(weights.values)) if row is None else [row]
     cells = [[weights.labels[0][r], *(f"{x:.2f}" for x in weights.values[r])] for r in rows]
     return markdown_table([["", *weights.labels[1]], *cells])

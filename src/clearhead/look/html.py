@@ -83,7 +83,6 @@ def bundle(first: str) -> str:
 
 
 def add(name: str, made: dict[str, str]) -> None:
-    """Add a module, and before it those that it imports."""
     text = (PAGE / name).read_text(encoding="utf-8")
     wants = []
     for names, path in IMPORT.findall(text):
@@ -93,8 +92,8 @@ def add(name: str, made: dict[str, str]) -> None:
         wants.append(f"const {{ {names} }} = {variable(other)};")
     gives = ", ".join(found for _, found in EXPORT.findall(text))
     body = EXPORT.sub(r"\1", IMPORT.sub("", text))
-    plain = not re.search(r"^(import|export)\b", body, re.MULTILINE)
-    assert plain, f"{name} imports or exports in another form"
+    foreign = re.search(r"^(import|export)\b", body, re.MULTILINE)
+    assert not foreign, f"{name} imports or exports in another form"
     inside = f"{' '.join(wants)}\n{body}\nreturn {{ {gives} }};"
     made[name] = f"const {variable(name)} = (() => {{\n{inside}\n}})();"
 

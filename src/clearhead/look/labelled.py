@@ -1,17 +1,26 @@
-"""Numbers with the names of their rows and columns: as a table, and as a heat map."""
+"""Every tensor of a listening pass by its path (`decoder.1.cross.pattern`), its rows and columns named.
+
+It is a table as text, and a heat map as a picture.
+"""
 
 import html
 import struct
 import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 from jaxtyping import Float, UInt8
 from numpy.typing import NDArray
+from torch import Tensor
 
 from clearhead.errors import ConfigError
+from clearhead.model import Edit, Trace, Transformer
 
+SQUARES = ("scores", "scaled", "masked", "pattern")
+"""What an attention has for each two positions, in the order in which they come to be."""
 MOST_ROWS, MOST_COLUMNS, WIDEST = 24, 10, 12
 """What of a matrix is printed, and how much of each label."""
 CELL = 24
@@ -20,6 +29,59 @@ ORANGE, BLUE = (0.70, 0.32, 0.0), (0.03, 0.27, 0.58)
 """The far ends: below zero and above; zero is white."""
 SHADES = " ░▒▓█"
 """Nothing to all, in the colour of the text: as legible on light as on dark."""
+
+
+@torch.inference_mode()
+def replayed(
+    model: Transformer,
+    source: Sequence[int],
+    target: Sequence[int],
+    edits: Mapping[str, Edit] | None = None,
+) -> dict[str, Tensor]:
+    """Every tensor of one teacher-forced pass, on the CPU and without a batch dimension."""
+    trace = Trace(edits)
+    model(*as_batch(model, source, target), tap=trace)
+    return {path: tensor[0].float().cpu() for path, tensor in trace.seen.items()}
+
+
+def as_batch(model: Transformer, *sides: Sequence[int]) -> list[Tensor | None]:
+    """Each side as a batch of one; nothing, where it has no ids."""
+    return [torch.tensor([side], device=model.device) if side else None for side in sides]
+
+
+def patterns(seen: Mapping[str, Tensor], kind: str = "") -> dict[str, Float[Tensor, "H T S"]]:
+    """The weights of every attention, or of those of a kind (`self`, `cross`), by its path."""
+    return {
+        path.removesuffix(".pattern"): weights
+        for path, weights in seen.items()
+        if path.endswith(f"{kind}.pattern")
+    }
+
+
+def without_head(path: str) -> tuple[str, int | None]:
+    """A path and the head in it, if there is one behind `self` or `cross`."""
+    parts = path.split(".")
+    for place in range(3, len(parts)):
+        if parts[place - 1] in ("self", "cross") and parts[place].isdigit():
+            return ".".join(parts[:place] + parts[place + 1 :]), int(parts[place])
+    return path, None
+
+
+def axes_of(path: str) -> tuple[str, ...]:
+    """What the dimensions of a tensor count."""
+    stack, *middle, name = path.split(".")
+    kind = middle[-1] if middle else ""
+    own = "source" if stack == "encoder" else "target"
+    keys = "source" if kind == "cross" else own
+    if name in SQUARES:
+        return "head", own, keys
+    if kind in ("self", "cross") and name in ("q", "k", "v", "z"):
+        return "head", keys if name in "kv" else own, "d_k"
+    if name == "classes":
+        return ("class",)
+    if name in ("logits", "probs"):
+        return own, "token"
+    return own, "d_ff" if kind == "ff" and name in ("pre", "hidden") else "d_model"
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,8 +20,7 @@ from torch.autograd import grad
 
 from clearhead.errors import ModelError
 from clearhead.look.alignment import membership
-from clearhead.look.labelled import LabelledTensor
-from clearhead.look.paths import as_batch
+from clearhead.look.labelled import LabelledTensor, as_batch, patterns
 from clearhead.look.replay import Replay
 from clearhead.look.tokens import Token, word_places, word_texts
 from clearhead.model import Edit, Trace
@@ -115,22 +114,19 @@ def log_probs(
 ) -> Float[Tensor, " R"]:
     """The log-probability of what was said, when this is read instead."""
     batch = as_batch(look.model, source, target)
-    logits = look.model(*batch, tap=Trace(edits))[0].float().cpu()
+    logits: Tensor = look.model(*batch, tap=Trace(edits))[0].float().cpu()
     ids = [token.id for token in outputs(look)[1]]
     if look.classes:
         scaled = logits / look.temperature
-        found: Tensor = (F.logsigmoid(scaled) if look.several else scaled.log_softmax(dim=0))[ids]
-        return found
-    chosen: Tensor = logits.log_softmax(dim=-1)[list(rows), ids]
-    return chosen
+        return (F.logsigmoid(scaled) if look.several else scaled.log_softmax(dim=0))[ids]
+    return logits.log_softmax(dim=-1)[list(rows), ids]
 
 
 def attended(look: Replay, rows: Sequence[int], weighted: bool = False) -> Float[Tensor, "R S"]:
     """Attention from the rows that say something to what was read, the mean over layers."""
     kind = "cross" if look.family == "encoder-decoder" else "self"
     tables = []
-    for path in (path for path in look.attentions if path.endswith(kind)):
-        pattern = look.seen[f"{path}.pattern"]
+    for path, pattern in patterns(look.seen, kind).items():
         if weighted:
             weight = look.part(path).out.weight.detach().float().cpu()
             by_head = weight.unflatten(1, (len(pattern), -1))  # (D, H, K)

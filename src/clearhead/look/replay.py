@@ -16,10 +16,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.errors import ModelError, shown
-from clearhead.look.alignment import Alignment, best_alignment, cross_patterns
+from clearhead.look.alignment import Alignment, best_alignment
 from clearhead.look.film import Film
-from clearhead.look.labelled import LabelledTensor
-from clearhead.look.paths import axes_of, without_head
+from clearhead.look.labelled import LabelledTensor, axes_of, patterns, without_head
 from clearhead.look.search import SearchTree
 from clearhead.look.tokens import Choice, Guess, Spell, Token, guesses
 from clearhead.model import Edit, Transformer
@@ -121,26 +120,20 @@ class Replay:
         return head
 
     def part(self, path: str) -> Any:
-        """The module behind a path: `decoder.1.cross`, `encoder.0.ff`."""
-        block, name = self.block(path)
-        return getattr(block, SUBLAYERS[name])
+        """The module behind a path: `decoder.1.cross`, `encoder.0.ff`, `encoder.0.norm_ff`."""
+        stack, layer, name = path.split(".")
+        return getattr(getattr(self.model, stack).layers[int(layer)], SUBLAYERS.get(name, name))
 
     def norm_of(self, path: str) -> Any:
-        """The norm around a sub-layer."""
-        block, name = self.block(path)
-        return getattr(block, f"norm_{name}")
-
-    def block(self, path: str) -> tuple[Any, str]:
-        stack, layer, name = path.split(".")
-        return getattr(self.model, stack).layers[int(layer)], name
+        block, _, name = path.rpartition(".")
+        return self.part(f"{block}.norm_{name}")
 
     # Attention
 
     @property
     def attentions(self) -> tuple[str, ...]:
         """The path of every attention, in the order of the forward pass."""
-        found = (path.rpartition(".") for path in self.seen)
-        return tuple(part for part, _, name in found if name == "pattern")
+        return tuple(patterns(self.seen))
 
     def attention(self, path: str, head: int | None = None) -> LabelledTensor:
         """How much each position looks at each other: of one head, or the mean of all heads."""
@@ -161,14 +154,14 @@ class Replay:
 
     def alignment(self) -> Alignment:
         """Which source word each output word was made from, as the head tells that aligns best."""
-        patterns = cross_patterns(self.seen)
-        if not patterns:
+        crossing = patterns(self.seen, "cross")
+        if not crossing:
             raise ModelError(
                 f"A model of family {self.family} has no cross-attention, "
                 "so there is nothing to align.",
                 "Look at .attention(path, head) instead.",
             )
-        return best_alignment(patterns, self.source, self.predicted)
+        return best_alignment(crossing, self.source, self.predicted)
 
     # What it said, and what it might have
 

@@ -50,7 +50,6 @@ class SearchTree:
     """The rank of the winner's token at each step."""
 
     def text(self, step: int, rank: int) -> tuple[str, ...]:
-        """The tokens on the way to a branch."""
         ranks = way_to(self.steps, step, rank)
         return tuple(self.steps[depth][place].text for depth, place in enumerate(ranks))
 
@@ -114,11 +113,10 @@ def search_tree(
                 )
             )
         steps.append(branches)
-    name, strength = penalty
     return SearchTree(
         width=width,
-        penalty=name,
-        length_penalty=strength,
+        penalty=penalty[0],
+        length_penalty=penalty[1],
         steps=steps,
         winner=winner(steps, chosen),
     )

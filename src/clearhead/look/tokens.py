@@ -49,7 +49,6 @@ def word_places(tokens: Sequence[Token]) -> list[list[int]]:
 
 
 def word_texts(tokens: Sequence[Token]) -> tuple[str, ...]:
-    """The words that the tokens make up."""
     places = word_places(tokens)
     return tuple("".join(tokens[place].text for place in word).strip("▁ ") for word in places)
 
@@ -88,7 +87,6 @@ class Choice:
 
 
 def guesses(logits: Float[Tensor, " V"], ids: Sequence[int], spell: Spell) -> tuple[Guess, ...]:
-    """Some tokens of a row of logits with their probabilities."""
     probs = logits.softmax(dim=0)
     texts = zip(ids, spell(ids), strict=True)
     return tuple(Guess(id_, text, float(logits[id_]), float(probs[id_])) for id_, text in texts)

@@ -14,7 +14,7 @@ from clearhead.config import Config, DecodeConfig, Given, layered
 from clearhead.data.batches import Batches, ByLength, TextBatch, conversation_batch, pair_batch
 from clearhead.data.encoding import Encoding, Rows, conversation_encoding, pair_encoding
 from clearhead.data.examples import Conversation, Examples, Pair, conversations
-from clearhead.data.store import Store, in_memory
+from clearhead.data.store import Store, temporary_store
 from clearhead.decode import laid_out, stream
 from clearhead.errors import TextError
 from clearhead.look import Look
@@ -227,7 +227,7 @@ class Chatbot(User):
         """How surprised the model is by the bot's turns in conversations."""
         examples = [Conversation(tuple(turns)) for turns in conversations]
         task = ChatTask(self.config, self.tokenizers)
-        batches = task.batches(in_memory(examples, task.encoding)[0])
+        batches = task.batches(temporary_store(examples, task.encoding)[0])
         nats, n_tokens = total_loss(self.model, next_token_loss(), batches.fixed())
         judged = [each.turns[-1:] if self.reads_question else each.turns[1::2] for each in examples]
         return Perplexity(

@@ -19,7 +19,7 @@ import numpy as np
 from clearhead.config import Config, DataConfig, Given, TokenizerConfig
 from clearhead.data.lines import Progress, is_pipe
 from clearhead.data.order import mix
-from clearhead.data.store import STORE_FORMAT, Store, chunks, in_memory, prepare
+from clearhead.data.store import STORE_FORMAT, Store, chunks, prepare, temporary_store
 from clearhead.disk import sha256_of
 from clearhead.errors import ConfigError, DataError, shown
 from clearhead.machine import cache_folder
@@ -192,7 +192,7 @@ class Corpus:
 
     def judge(self, task: Task) -> tuple[Judge, Store]:
         """What validation measures, on the examples that are neither empty nor too long."""
-        store, kept = in_memory(self.validation, task.encoding, self.data.max_length)
+        store, kept = temporary_store(self.validation, task.encoding, self.data.max_length)
         return replace(task.judge(kept, store), n_examples=len(kept)), store
 
 
