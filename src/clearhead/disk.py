@@ -139,7 +139,6 @@ def free_bytes(path: Path) -> int:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's bytes as they lie on disk."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -49,8 +49,6 @@ assert sys.byteorder == "little", (
 
 @dataclass(frozen=True)
 class Spec:
-    """What a tensor is without its numbers."""
-
     dtype: torch.dtype
     shape: tuple[int, ...]
 
@@ -115,7 +113,6 @@ def header_of(contents: Mapping[str, Spec], seal: bool) -> str:
 
 
 def raw(tensor: Tensor) -> memoryview:
-    """A tensor's memory."""
     return tensor.reshape(-1).view(torch.uint8).numpy().data
 
 
@@ -200,7 +197,6 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def spec_of(name: str, field: Any) -> Spec:
-    """One tensor of a header."""
     match field:
         case {"dtype": str(code), "shape": [*shape], "data_offsets": [int(), int()], **rest} if (
             not rest

@@ -135,7 +135,6 @@ def padded_rows(ids: Ints, lengths: Ints) -> tuple[Ints, NDArray[np.bool_]]:
 
 
 def with_end(ids: Ints, lengths: Ints) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
-    """Rows with an end token after each, and where they are real."""
     rectangle, real = padded_rows(ids, lengths)
     rectangle[np.arange(len(lengths)), lengths] = END
     return torch.from_numpy(rectangle), torch.from_numpy(real)
@@ -217,9 +216,10 @@ class Recut(Batches[PairBatch]):
     def batch(self, place: int) -> PairBatch:
         pairs, (source, target) = self.pairs.batch(place), self.tokenizers
         seed = int(mix(self.seed, place)[0])
-        sources = self.recut(source, pairs.source, pairs.source_mask, seed)
         return paired(
-            pairs.indices, sources, self.recut(target, pairs.target_out, pairs.judged, seed + 1)
+            pairs.indices,
+            self.recut(source, pairs.source, pairs.source_mask, seed),
+            self.recut(target, pairs.target_out, pairs.judged, seed + 1),
         )
 
     def recut(

@@ -27,7 +27,6 @@ class Encoding:
     """A way to turn examples into ids. The first two sides are those whose lengths matter."""
 
     encode: Callable[[list[Any]], tuple[Rows, ...]]
-    """One list of rows per side."""
     vocab_sizes: tuple[int, ...]
     fingerprint: str
     """Names the function: equal fingerprints give equal rows."""
@@ -66,8 +65,11 @@ def label_encoding(
         rows = [row[:longest] for row in tokenizer.encode_batch(list(texts))]
         return rows, [sorted(map(number, each)) for each in labels]
 
-    fingerprint = f"labels {tokenizer.fingerprint} {list(names)!r} {longest}"
-    return Encoding(encode, (tokenizer.vocab_size, len(names)), fingerprint)
+    return Encoding(
+        encode,
+        (tokenizer.vocab_size, len(names)),
+        f"labels {tokenizer.fingerprint} {list(names)!r} {longest}",
+    )
 
 
 def text_encoding(tokenizer: TextEncoder) -> Encoding:
@@ -88,8 +90,7 @@ def conversation_encoding(tokenizer: TextEncoder) -> Encoding:
         counts: Rows = [[] for _ in conversations]
         for n, conversation in enumerate(conversations):
             for turn, row in enumerate(islice(rows, len(conversation.turns))):
-                said = [BOT, *row] if turn % 2 else [*[END] * (turn > 0), USER, *row]
-                ids[n] += said
+                ids[n] += [BOT, *row] if turn % 2 else [*[END] * (turn > 0), USER, *row]
                 counts[n] += (
                     [0, *[1] * len(row)] if turn % 2 else [*[1] * (turn > 0), *[0] * (len(row) + 1)]
                 )

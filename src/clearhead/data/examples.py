@@ -177,8 +177,7 @@ def conversations(*paths: str | Path, errors: Errors = "strict") -> Examples[Con
             order=(0,),
             errors=errors,
         )
-    found = pairs(*files, errors=errors)
-    return found.in_parts(lambda pair: [Conversation(tuple(pair))])
+    return pairs(*files, errors=errors).in_parts(lambda pair: [Conversation(tuple(pair))])
 
 
 def running_text(*paths: str | Path, errors: Errors = "strict") -> Examples[str]:

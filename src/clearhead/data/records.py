@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from clearhead.data.lines import STDIN, Lines, is_pipe
 from clearhead.errors import DataError, shown
@@ -32,12 +32,8 @@ LONGEST_CSV_RECORD = 10_000
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class RawRecord(NamedTuple):
-    """One example as it stands in a file, before anybody looks into it."""
-
-    path: str
-    line: int
-    raw: str
+RawRecord = tuple[str, int, str]
+"""A file, a line, and one example as it stands there, before anybody looks into it."""
 
 
 def format_of(path: str) -> Format:
@@ -59,7 +55,7 @@ def records(lines: Lines, form: Format) -> Iterator[RawRecord]:
     if form == "csv":
         return csv_records(lines)
     return (
-        RawRecord(b.path, number, line)
+        (b.path, number, line)
         for b in lines.blocks()
         for number, line in enumerate(b.lines, b.first)
     )
@@ -78,7 +74,7 @@ def csv_records(lines: Lines) -> Iterator[RawRecord]:
             held.append(line)
             is_open ^= line.count('"') % 2 == 1
             if not is_open:
-                yield RawRecord(path, first, "\n".join(held))
+                yield path, first, "\n".join(held)
     if is_open:
         raise open_quote(path, first)
 
@@ -95,9 +91,9 @@ def layout(
 ) -> tuple[Parser, bool]:
     """How to read a file whose first record is `first`, and whether that is a header.
 
-    Fields are found by names that are `known`.
-    Without names in sight a table has one column for each field, in `order`. A CSV whose first
-    record holds known names has a header; a TSV has none: its first line may well be an example.
+    Fields are found by names that are `known`; without names in sight a table has one column for
+    each field, in `order`. A CSV whose first record holds known names has a header; a TSV has none:
+    its first line may well be an example.
     """
     if form == "jsonl":
         return json_parser(first, known), False

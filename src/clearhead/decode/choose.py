@@ -49,7 +49,6 @@ class Rules:
         return log_probs
 
     def block(self, log_probs: Float[Tensor, "N W V"]) -> Float[Tensor, "N W V"]:
-        """Rules out the tokens that are never chosen."""
         if not len(self.blocked):
             return log_probs
         return log_probs.index_fill_(2, self.blocked, -torch.inf)

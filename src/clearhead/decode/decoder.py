@@ -1,4 +1,4 @@
-"""The entries: sources in, the best outputs out, whole or as a stream; and scores of given outputs."""
+"""The entries: sources in, the best outputs out, whole or as a stream; and scores of given ones."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
@@ -118,7 +118,6 @@ def drawn(request: Request, sentences: Sequence[Sentence]) -> Iterator[Result]:
 
 
 def lacking(sentence: Sentence, output: Hypothesis) -> Hypothesis:
-    """The output with a note of the terms that it does not hold."""
     missing = progress_of(sentence.terms, output.ids).missing
     notes = tuple(f"term {index + 1} found no place" for index in missing)
     return replace(output, missing=missing, notes=output.notes + notes)

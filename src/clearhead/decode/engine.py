@@ -73,13 +73,13 @@ class TappedEngine:
 
     def __init__(self, model: Transformer, tap: Tap) -> None:
         self.model, self.tap = model, tap
-        self.texts: list[Int[Tensor, "W T"]] = []
-        self.memories: list[tuple[Tensor, Tensor | None] | None] = []
+        # Of each sentence its hypotheses, what the encoder made of its source, and its mask.
+        self.rows: list[tuple[Int[Tensor, "W T"], Tensor | None, Tensor | None]] = []
 
     def read(self, sentences: Sequence[Sentence], _width: int) -> Float[Tensor, "N T V"]:
         for sentence in sentences:
-            self.texts.append(torch.tensor([sentence.prompt], device=self.model.device))
-            self.memories.append(self.memory(sentence) if self.model.config.reads else None)
+            text = torch.tensor([sentence.prompt], device=self.model.device)
+            self.rows.append((text, *self.memory(sentence)))
         n_last = n_followed(sentences)
         rows = [each[:, -n_last:] for each in self.log_probs()]
         return torch.cat([F.pad(each, (0, 0, n_last - each.size(1), 0)) for each in rows])
@@ -87,28 +87,26 @@ class TappedEngine:
     def step(
         self, tokens: Int[Tensor, "N W"], parents: Int[Tensor, "N W"]
     ) -> Float[Tensor, "N W V"]:
-        for place, new in enumerate(tokens):
-            text = self.texts[place][parents[place]]
-            self.texts[place] = torch.cat([text, new[:, None]], dim=1)
+        self.rows = [
+            (torch.cat([text[chosen], new[:, None]], dim=1), memory, mask)
+            for (text, memory, mask), chosen, new in zip(self.rows, parents, tokens, strict=True)
+        ]
         return torch.stack([each[:, -1] for each in self.log_probs()])
 
     def keep(self, sentences: Int[Tensor, " R"]) -> None:
-        places = sentences.tolist()
-        self.texts = [self.texts[place] for place in places]
-        self.memories = [self.memories[place] for place in places]
+        self.rows = [self.rows[place] for place in sentences.tolist()]
 
     def join(self, other: Self) -> None:
-        self.texts += other.texts
-        self.memories += other.memories
+        self.rows += other.rows
 
-    def memory(self, sentence: Sentence) -> tuple[Tensor, Tensor | None]:
-        """What the encoder makes of the source, and its mask."""
+    def memory(self, sentence: Sentence) -> tuple[Tensor | None, Tensor | None]:
+        if not self.model.config.reads:
+            return None, None
         source, mask = sources([sentence], self.model.device)
         return self.model.encode(source, mask, tap=self.tap), mask
 
     def log_probs(self) -> Iterator[Float[Tensor, "W T V"]]:
-        for text, read in zip(self.texts, self.memories, strict=True):
-            memory, mask = (None, None) if read is None else read
+        for text, memory, mask in self.rows:
             memory = None if memory is None else memory.expand(len(text), -1, -1)
             x = self.model.decode(text, memory, mask, tap=self.tap)
             yield self.model.logits(x, self.tap).log_softmax(dim=-1)

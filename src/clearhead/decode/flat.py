@@ -235,7 +235,6 @@ def in_columns(matrix: Float[Tensor, "Y X"]) -> Float[Tensor, "X Y"]:
 
 
 def weights(linear: nn.Linear, rows: slice = slice(None)) -> tuple[Tensor, Tensor | None]:
-    """Matrix and bias of a layer, or some rows of them."""
     bias = None if linear.bias is None else linear.bias.detach()[rows]
     return linear.weight.detach()[rows], bias
 

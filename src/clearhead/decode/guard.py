@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import torch
 
-from clearhead.decode.hypothesis import BeamRecord, Hypothesis
+from clearhead.decode.hypothesis import Hypothesis
 from clearhead.decode.request import Request, Sentence
 from clearhead.decode.search import Result
 from clearhead.model import Trace
@@ -75,9 +75,10 @@ def unread(request: Request, sentence: Sentence, output: Hypothesis) -> float:
 def guarded(request: Request, suspects: Sequence[Suspect], again: Decoding) -> Iterator[Result]:
     """For each suspect what a second attempt made of it, or the first where that was no worse."""
     n_blocked = min(request.options.no_repeat_ngram or RUN - 1, RUN - 1)
-    record: BeamRecord | None = None if request.record is None else {}
     blocking = replace(
-        request, options=request.options.but(no_repeat_ngram=n_blocked), record=record
+        request,
+        options=request.options.but(no_repeat_ngram=n_blocked),
+        record=None if request.record is None else {},
     )
     attempts = [second_attempt(sentence, wrong) for sentence, _, wrong in suspects]
     second = {sentence.index: outputs for sentence, outputs in again(blocking, attempts)}
@@ -86,8 +87,8 @@ def guarded(request: Request, suspects: Sequence[Suspect], again: Decoding) -> I
         outputs, why = second[sentence.index], "decoded again, because the first output"
         still_wrong = faults(request, sentence, outputs[0])
         if is_whole and badness(outputs[0], still_wrong) < badness(first[0], wrong):
-            if request.record is not None and record is not None:
-                request.record[sentence.index] = record[sentence.index]
+            if request.record is not None and blocking.record is not None:
+                request.record[sentence.index] = blocking.record[sentence.index]
         else:
             outputs, why = first, "a second attempt was no better: it"
         note = f"{why} {' and '.join(wrong)}"

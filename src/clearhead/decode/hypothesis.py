@@ -7,7 +7,6 @@ from typing import Literal
 from clearhead.config import DecodeConfig
 
 Fate = Literal["kept", "finished", "pruned"]
-"""What became of a candidate."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,6 @@ class TokenNode:
     length: int
 
     def path(self) -> tuple[list[int], list[float]]:
-        """The tokens up to here and their log-probabilities."""
         tokens, log_probs, node = [0] * self.length, [0.0] * self.length, self
         while node.parent is not None:
             tokens[node.length - 1], log_probs[node.length - 1] = node.token, node.log_prob

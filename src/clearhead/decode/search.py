@@ -57,7 +57,6 @@ class Slot:
         self.end, self.length = request.end, sentence.n_prefix
         self.rows = [root]
         self.parents: list[int] = []
-        self.tokens: list[int] = []
         # Minus infinity: it has ended, or never was.
         self.totals = [sum(root.path()[1], 0.0)]
         self.finished: list[Hypothesis] = []
@@ -73,24 +72,22 @@ class Slot:
         if not picks or picks[0][0] == -math.inf:
             self.done = True
             return
-        before, self.rows, self.totals, end = self.rows, [], [], self.end
-        self.parents, self.tokens, self.length = [], [], self.length + 1
-        for total, parent, token, log_prob in picks[: self.width]:
-            node = TokenNode(token, log_prob, before[parent], self.length)
-            self.rows.append(node)
-            self.parents.append(parent)
-            self.tokens.append(token)
-            if token == end and total > -math.inf:
+        before, self.length, picks = self.rows, self.length + 1, picks[: self.width]
+        self.rows = [
+            TokenNode(token, log_prob, before[parent], self.length)
+            for _, parent, token, log_prob in picks
+        ]
+        self.parents = [parent for _, parent, _, _ in picks]
+        self.totals = [-math.inf if token == self.end else total for total, _, token, _ in picks]
+        for node, (total, *_) in zip(self.rows, picks, strict=True):
+            if node.token == self.end and total > -math.inf:
                 self.finish(node, total)
-            self.totals.append(-math.inf if token == end else total)
         limit, best = self.sentence.limit, max(self.totals)
         self.done = self.length >= limit or best == -math.inf
         if not self.done and len(self.finished) == self.n_best:
-            best_case = self.ranking.best_case(best, self.length, limit)
-            self.done = best_case <= self.finished[-1].score
+            self.done = self.ranking.best_case(best, self.length, limit) <= self.finished[-1].score
 
     def finish(self, node: TokenNode, total: float) -> None:
-        """Puts a hypothesis that has ended among the best."""
         ended = self.ranking.hypothesis(node, total, finished=True)
         insort(self.finished, ended, key=lambda each: -each.score)
         del self.finished[self.n_best :]
@@ -106,7 +103,6 @@ class Slot:
         return self.sentence, (self.finished + others)[: self.n_best]
 
     def note(self, picks: Sequence[Pick]) -> None:
-        """Writes down what was considered, and what became of it."""
         assert self.request.record is not None, "there is a record to write to"
         candidates = [
             BeamCandidate(
@@ -220,12 +216,11 @@ class Search:
 
     def advance(self) -> None:
         """One more token for every hypothesis."""
-        tokens = filled([slot.tokens for slot in self.slots], 0, self.device)
+        tokens = filled([[row.token for row in slot.rows] for slot in self.slots], 0, self.device)
         parents = filled([slot.parents for slot in self.slots], 0, self.device)
         self.choose(self.engine.step(tokens, parents))
 
     def choose(self, log_probs: Float[Tensor, "N W V"]) -> None:
-        """The hypotheses of the next step, out of all continuations."""
         slots = self.slots
         short = [i for i, slot in enumerate(slots) if slot.length < slot.sentence.min_length]
         ruled = self.rules(log_probs, short, self.written)
@@ -235,12 +230,13 @@ class Search:
     def written(self) -> Int[Tensor, "N W T"]:
         """What each hypothesis has written, ending in one column; shorter texts are filled up."""
         paths = [[row.path()[0] for row in slot.rows] for slot in self.slots]
-        length = max(len(path) for rows in paths for path in rows)
-        full = [[[NOTHING] * (length - len(path)) + path for path in rows] for rows in paths]
-        width = max(map(len, full))
-        full = [rows + [[NOTHING] * length] * (width - len(rows)) for rows in full]
+        width, length = max(map(len, paths)), max(len(path) for rows in paths for path in rows)
+        full = [
+            [[NOTHING] * (length - len(path)) + path for path in rows + [[]] * (width - len(rows))]
+            for rows in paths
+        ]
         texts = torch.tensor(full, dtype=torch.long, device=self.device)
-        return texts.view(len(full), width, length)
+        return texts.view(len(full), width, length)  # also where nothing is written yet
 
     def take(self, leaves: Callable[[Slot], bool] = attrgetter("done")) -> list[Result]:
         """The sentences that are done, or others, leave the batch; their outputs as they are."""
@@ -310,7 +306,6 @@ def in_batches(request: Request, sentences: Sequence[Sentence], way: Best) -> It
 
 
 def room_for(longest: Sentence, request: Request, width: int) -> int:
-    """How many sentences of a size may be together."""
     options = request.options
     return max(1, min(options.batch_size, options.batch_tokens // (width * size(longest))))
 

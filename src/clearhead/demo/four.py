@@ -9,7 +9,7 @@ from typing import ClassVar
 from clearhead import metrics
 from clearhead.config import Given
 from clearhead.data.examples import labelled
-from clearhead.demo.show import Show
+from clearhead.demo.show import Show, Words
 from clearhead.look import Alignment
 from clearhead.look.labelled import Heatmap
 from clearhead.tasks import Chatbot, Classifier, Translator, Writer
@@ -51,23 +51,26 @@ class TranslationShow(Show):
             "label_smoothing": 0.05,
         },
     }
-    about = (
-        "A phrasebook",
-        "A small grammar makes {train:,} English sentences with their German: what people say "
-        "first, then three genders, cases, verbs that split and wander to the end. Some "
-        "combinations of words, such as a noun with a certain adjective or verb, are kept out of "
-        "training; {test:,} sentences with them are the test. Learning them by heart will not help.",
+    words = Words(
+        title="A phrasebook",
+        text=(
+            "A small grammar makes {train:,} English sentences with their German: what people say "
+            "first, then three genders, cases, verbs that split and wander to the end. Some "
+            "combinations of words, such as a noun with a certain adjective or verb, are kept out "
+            "of training; {test:,} sentences with them are the test. Learning them by heart will "
+            "not help."
+        ),
+        form="one sentence a line",
+        training=(
+            "A Transformer begins with random numbers. At each update it reads about a hundred "
+            "pairs, guesses every German word from the English sentence and the German words "
+            "before it, and is moved a little towards the right one. The loss is how wrong its "
+            "guesses are; BLEU, from 0 to 100, is how close whole translations come."
+        ),
+        limits="It knows this phrasebook and nothing else; outside it, it guesses.",
+        asked="A man rides a bike.",
+        yours="train YOURS.en YOURS.de --into runs/yours --budget 45m",
     )
-    form = "one sentence a line"
-    training = (
-        "A Transformer begins with random numbers. At each update it reads about a hundred pairs, "
-        "guesses every German word from the English sentence and the German words before it, and "
-        "is moved a little towards the right one. The loss is how wrong its guesses are; BLEU, "
-        "from 0 to 100, is how close whole translations come."
-    )
-    limits = "It knows this phrasebook and nothing else; outside it, it guesses."
-    asked = "A man rides a bike."
-    yours = "train YOURS.en YOURS.de --into runs/yours --budget 45m"
 
     def pairs(self, part: str) -> list[tuple[str, str]]:
         return list(zip(self.lines(part), self.lines(part, 1), strict=True))
@@ -130,8 +133,7 @@ class TranslationShow(Show):
 
 def crossings(alignment: Alignment) -> int:
     """How often the order of words changes on the way."""
-    places = [source for source, _ in alignment.links]
-    return sum(before > after for before, after in combinations(places, 2))
+    return sum(before > after for (before, _), (after, _) in combinations(alignment.links, 2))
 
 
 class ChatShow(Show):
@@ -145,21 +147,23 @@ class ChatShow(Show):
         "data": {"batch_tokens": 2_048},
         "train": {"max_steps": 480, "validate_every": 80, "label_smoothing": 0.0},
     }
-    about = (
-        "Small talk",
-        "A small grammar makes {train:,} conversations: greetings, names, towns, food, hobbies, "
-        "the weather. What the user tells comes back later. Some combinations of phrases and "
-        "words are kept out of training.",
+    words = Words(
+        title="Small talk",
+        text=(
+            "A small grammar makes {train:,} conversations: greetings, names, towns, food, "
+            "hobbies, the weather. What the user tells comes back later. Some combinations of "
+            "phrases and words are kept out of training."
+        ),
+        form="one conversation a line",
+        training=(
+            "The model reads whole conversations, in which marks tell who speaks. It guesses every "
+            "word of the bot from all that was said before, and is moved a little towards the "
+            "right one; the user's words are only read. The loss is how wrong its guesses are."
+        ),
+        limits="It knows this small talk and nothing else; outside it, it guesses.",
+        asked="Hi how are you",
+        yours="train YOURS.tsv --task chat --into runs/yours --budget 45m",
     )
-    form = "one conversation a line"
-    training = (
-        "The model reads whole conversations, in which marks tell who speaks. It guesses every "
-        "word of the bot from all that was said before, and is moved a little towards the right "
-        "one; the user's words are only read. The loss is how wrong its guesses are."
-    )
-    limits = "It knows this small talk and nothing else; outside it, it guesses."
-    asked = "Hi how are you"
-    yours = "train YOURS.tsv --task chat --into runs/yours --budget 45m"
 
     def talks(self, part: str) -> list[list[str]]:
         return [json.loads(line)["turns"] for line in self.lines(part)]
@@ -218,22 +222,24 @@ class ClassificationShow(Show):
             "label_smoothing": 0.02,
         },
     }
-    about = (
-        "Reviews",
-        "A small grammar writes {train:,} reviews that are good, bad or mixed, some of them as "
-        "people type. Words such as not, hardly and anything but turn a judgement round. Some "
-        "pairs, of a thing and what is said about it, are kept out of training; "
-        "{test:,} reviews with them are the test.",
+    words = Words(
+        title="Reviews",
+        text=(
+            "A small grammar writes {train:,} reviews that are good, bad or mixed, some of them as "
+            "people type. Words such as not, hardly and anything but turn a judgement round. Some "
+            "pairs, of a thing and what is said about it, are kept out of training; {test:,} "
+            "reviews with them are the test."
+        ),
+        form="a label, a tab and a text on each line",
+        training=(
+            "The model reads a review, makes one vector of it and guesses the label from that; at "
+            "each update it is moved a little towards the right ones. The loss is how wrong its "
+            "guesses are; accuracy is the share of right ones."
+        ),
+        limits="It knows these words and no others; outside them, it guesses.",
+        asked="The soup was not lovely.",
+        yours="train YOURS.tsv --task classification --into runs/yours",
     )
-    form = "a label, a tab and a text on each line"
-    training = (
-        "The model reads a review, makes one vector of it and guesses the label from that; at "
-        "each update it is moved a little towards the right ones. The loss is how wrong its "
-        "guesses are; accuracy is the share of right ones."
-    )
-    limits = "It knows these words and no others; outside them, it guesses."
-    asked = "The soup was not lovely."
-    yours = "train YOURS.tsv --task classification --into runs/yours"
 
     def print_examples(self) -> None:
         rows = (line.split("\t") for line in self.lines("train")[:5])
@@ -242,8 +248,9 @@ class ClassificationShow(Show):
     def print_results(self) -> list[str]:
         classifier, test = Classifier.load(self.into), list(labelled(self.file("test")))
         self.say("Texts of your own", "It says how sure it is, and the sureness is calibrated.")
-        found = classifier.classify(TEXTS)
-        self.print_pairs([(one.text, f"{one} ({one.probability:.0%})") for one in found])
+        self.print_pairs(
+            [(one.text, f"{one} ({one.probability:.0%})") for one in classifier.classify(TEXTS)]
+        )
         self.say(
             "How good it is",
             f"On {len(test):,} reviews with pairs of words that it never saw together:",
@@ -269,20 +276,22 @@ class WritingShow(Show):
         # a matter of luck.
         "train": {"max_steps": 800, "validate_every": 100, "label_smoothing": 0.0},
     }
-    about = (
-        "Stories",
-        "A small grammar tells {train:,} little stories, one a line: a hero, a wish, what came of "
-        "it. Some heroes, such as a fox of a certain name, are kept out of training.",
+    words = Words(
+        title="Stories",
+        text=(
+            "A small grammar tells {train:,} little stories, one a line: a hero, a wish, what came "
+            "of it. Some heroes, such as a fox of a certain name, are kept out of training."
+        ),
+        form="plain text",
+        training=(
+            "The model reads windows of the running text and guesses every token from those before "
+            "it, all at once; nothing is labelled, the text itself is what it should say. The loss "
+            "is how wrong its guesses are."
+        ),
+        limits="It knows these stories and nothing else; outside them, it guesses.",
+        asked=OPENING,
+        yours="train YOURS.txt --task writing --into runs/yours --budget 45m",
     )
-    form = "plain text"
-    training = (
-        "The model reads windows of the running text and guesses every token from those before "
-        "it, all at once; nothing is labelled, the text itself is what it should say. The loss is "
-        "how wrong its guesses are."
-    )
-    limits = "It knows these stories and nothing else; outside them, it guesses."
-    asked = OPENING
-    yours = "train YOURS.txt --task writing --into runs/yours --budget 45m"
 
     def print_examples(self) -> None:
         self.say("", self.lines("train")[0])

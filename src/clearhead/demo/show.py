@@ -4,6 +4,7 @@ import bz2
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import ClassVar
@@ -17,6 +18,23 @@ from clearhead.tasks import load
 PARTS = ("train", "valid", "test")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """What a show says before the training and after it."""
+
+    title: str
+    text: str
+    """What the text is like; {train} and {test} stand for the number of examples."""
+    form: str
+    training: str
+    limits: str
+    """What the trained model does not know."""
+    asked: str
+    """A text for the trained model, to look inside at."""
+    yours: str
+    """The command that trains on somebody's own text."""
+
+
 class Show(ABC):
     """A small model that learns one task: the text, words about the training, and what came of it.
 
@@ -28,17 +46,7 @@ class Show(ABC):
     """How the names of its files of text end: one, or one for each language."""
     settings: ClassVar[Given]
     """A model that learns the text in a minute or two without a GPU."""
-    about: ClassVar[tuple[str, str]]
-    """A title, and what the text is like; {train} and {test} stand for the number of examples."""
-    form: ClassVar[str]
-    """What the files look like inside."""
-    training: ClassVar[str]
-    limits: ClassVar[str]
-    """What the trained model does not know."""
-    asked: ClassVar[str]
-    """A text for the trained model, to look inside at."""
-    yours: ClassVar[str]
-    """The command that trains on somebody's own text."""
+    words: ClassVar[Words]
 
     def __init__(self, console: Console, into: Path) -> None:
         self.console, self.into = console, into
@@ -55,28 +63,30 @@ class Show(ABC):
     def introduce(self) -> None:
         """Write the text to learn from, and show some of it."""
         self.write_files()
-        title, text = self.about
-        self.say(title, text.format(**{part: len(self.lines(part)) for part in PARTS}))
+        sizes = {part: len(self.lines(part)) for part in PARTS}
+        self.say(self.words.title, self.words.text.format(**sizes))
         self.print_examples()
-        self.say("", f"The files are in {self.data}, {self.form}, as you would bring your own.")
+        self.say(
+            "", f"The files are in {self.data}, {self.words.form}, as you would bring your own."
+        )
 
     def perform(self) -> list[str]:
         """Show what the trained model can do, and how well; the value is what to type next."""
         self.write_files()
         commands = self.print_results()
         self.write_look()
-        self.say("What next", f"{self.limits} Try:")
-        look = f'look {self.into} "{self.asked}"'
-        return [*commands, look, f"info {self.into}", self.yours]
+        self.say("What next", f"{self.words.limits} Try:")
+        look = f'look {self.into} "{self.words.asked}"'
+        return [*commands, look, f"info {self.into}", self.words.yours]
 
     def write_look(self) -> None:
         """Write the page that shows every number behind one answer, and say how to open it."""
         page = self.into / "look.html"
         with atomic_file(page) as file:
-            file.write(load(self.into).look(self.asked).html().encode())
+            file.write(load(self.into).look(self.words.asked).html().encode())
         self.say(
             "A look inside",
-            f'Every number behind its answer to "{self.asked}" is on one page, {page}. '
+            f'Every number behind its answer to "{self.words.asked}" is on one page, {page}. '
             "Open it in a browser:",
         )
         self.print_lines([page.resolve().as_uri()])

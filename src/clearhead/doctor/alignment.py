@@ -47,8 +47,8 @@ class Traits:
         line = line.strip()
         self.lengths.append(len(line))
         self.closings.append(CLOSINGS.get(line[-1:], 0))
-        bits = {1 << (zlib.crc32(word.encode()) & 63) for word in ANCHOR.findall(line)}
-        self.anchors.append(sum(bits))
+        # A bit for each number and name, of which there are 64.
+        self.anchors.append(sum({1 << (zlib.crc32(w.encode()) & 63) for w in ANCHOR.findall(line)}))
 
 
 def lines_off(source: Traits, target: Traits) -> NDArray[np.int8]:

@@ -20,14 +20,11 @@ from clearhead.doctor.survey import SCRIPTS, Kind, Side, Survey, corpus_of, kind
 from clearhead.errors import DataError, shown
 
 HISTOGRAM_BARS = 16
-"""Columns of a histogram."""
 SPACES_FOR_LINE_ENDS = str.maketrans(dict.fromkeys(LINE_ENDS_ELSEWHERE, " "))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SideSummary:
-    """One side of a corpus in figures."""
-
     name: str
     characters: int
     words: int
@@ -55,21 +52,17 @@ class Diagnosis:
     examples: int
     test_examples: int | None
     labels: dict[str, int]
-    sides: tuple[SideSummary, ...]
-    findings: tuple[Finding, ...]
     notes: dict[str, list[str]]
     """By file, what reading put right quietly, such as CR LF."""
+    sides: tuple[SideSummary, ...]
+    findings: tuple[Finding, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """The same for programs; which examples are at fault is told by counts and first lines."""
-        values = {
-            name: getattr(self, name)
-            for name in ("paths", "kind", "examples", "test_examples", "labels", "notes")
-        }
         found = [
             {k: v for k, v in vars(finding).items() if k != "left_out"} for finding in self.findings
         ]
-        return {**values, "sides": [asdict(side) for side in self.sides], "findings": found}
+        return vars(self) | {"sides": [asdict(side) for side in self.sides], "findings": found}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +108,7 @@ def examine(
         labels=dict(corpus.labels.most_common()),
         sides=sides,
         findings=(*found, *unseen(corpus, sides)),
-        notes={path: note.sentences() for path, note in corpus.notes.items() if note.sentences()},
+        notes={path: note.sentences() for path, note in examples.notes.items() if note.sentences()},
     )
 
 
@@ -224,7 +217,6 @@ def fix(diagnosis: Diagnosis, out: str | Path) -> Fixed:
 
 
 def write_kept(examples: Examples[Any], targets: dict[str, Path], drop: Mask) -> None:
-    """Write headers and the examples that stay."""
     index = 0
     with ExitStack() as stack:
         files = {path: stack.enter_context(fixed_file(target)) for path, target in targets.items()}

@@ -24,7 +24,7 @@ from clearhead.data.examples import (
     pairs,
     running_text,
 )
-from clearhead.data.lines import Lines, Notes, Progress, files_in, is_pipe, size_on_disk
+from clearhead.data.lines import Lines, Progress, files_in, is_pipe, size_on_disk
 from clearhead.data.records import SURROGATE, Format, format_of, layout, records
 from clearhead.doctor.alignment import Traits, lines_off
 from clearhead.errors import DataError
@@ -89,7 +89,6 @@ class Survey:
         """0, or 1 + the side with invalid bytes (as lone surrogates), or with other line ends."""
         self.starts: list[tuple[int, tuple[str, ...]]] = []
         """At which example each file, or each pair of files, begins."""
-        self.notes: dict[str, Notes] = {}
 
     def add(self, row: Row[Any]) -> None:
         if not self.starts or self.starts[-1][1] != row.paths:
@@ -169,10 +168,8 @@ def kind_of(paths: Sequence[str]) -> Kind:
         return "pairs" if len(files) == 2 or n_endings == 2 else "text"
     if is_pipe(files[0]):
         return "pairs"
-    sample = [
-        record.raw
-        for record in islice(records(Lines(files[0], "surrogateescape"), form), LINES_TO_GUESS_FROM)
-    ]
+    found = records(Lines(files[0], "surrogateescape"), form)
+    sample = [raw for _, _, raw in islice(found, LINES_TO_GUESS_FROM)]
     return "labelled" if looks_labelled(form, sample) else "pairs"
 
 
@@ -212,5 +209,4 @@ def survey(examples: Examples[Any], kind: Kind, progress: Progress = lambda *_: 
             progress("reading", sum(lines.bytes_read for lines in examples.sources), size)
     for side in result.sides:
         side.count()
-    result.notes = examples.notes
     return result

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
 from clearhead.look.labelled import LabelledTensor, patterns, replayed
@@ -25,8 +24,7 @@ class Alignment:
 
     source: tuple[str, ...]
     target: tuple[str, ...]
-    weights: NDArray[np.float32]
-    """Output words × source words."""
+    weights: Float[np.ndarray, "target source"]
     head: str = ""
     """Whose attention it is: `decoder.1.cross.3`; `decoder.1.cross` for the mean of its heads."""
 
@@ -64,9 +62,8 @@ def align(
     model: Transformer, source: Sequence[Token], target: Sequence[Token], start: int
 ) -> Alignment:
     """The alignment of any source and output, each ended by its end token."""
-    read = [start, *(token.id for token in target[:-1])]
-    seen = replayed(model, [token.id for token in source], read)
-    return best_alignment(patterns(seen, "cross"), source, target)
+    sides = [token.id for token in source], [start, *(token.id for token in target[:-1])]
+    return best_alignment(patterns(replayed(model, *sides), "cross"), source, target)
 
 
 def best_alignment(
@@ -83,11 +80,8 @@ def best_alignment(
         f"{path}.{head}": weights
         for path, pattern in patterns.items()
         for head, weights in enumerate(pattern)
-    }
-    means = {path: pattern.mean(dim=0) for path, pattern in patterns.items()}
-    tables = {
-        name: by_word(pattern, source, predicted) for name, pattern in (heads | means).items()
-    }
+    } | {path: pattern.mean(dim=0) for path, pattern in patterns.items()}
+    tables = {name: by_word(pattern, source, predicted) for name, pattern in heads.items()}
     best = max(tables, key=lambda name: one_to_one(tables[name]))
     weights = tables[best] / tables[best].sum(dim=1, keepdim=True).clamp_min(1e-9)
     return Alignment(

@@ -24,7 +24,6 @@ Vector = NDArray[np.float64]
 N_TERMS = 3
 """Products that are written out; the rest are counted."""
 Lines = list[tuple[str, float]]
-"""Each step of the arithmetic and what it comes to; the last is the number."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,6 @@ class Cell:
         return f"{path}[{self.row}]", self.vector(path)
 
     def copied(self, path: str) -> Lines:
-        """The same number stands at another path."""
         return [(path, float(self.vector(path)[self.col]))]
 
     def dot(
@@ -94,7 +92,6 @@ class Cell:
         bias: Tensor | None = None,
         place: int = 0,
     ) -> Lines:
-        """A sum of products, and the bias."""
         self.operands.update((a, b))
         products = [f"{x:.3f}·{y:.3f}" for x, y in zip(a[1], b[1], strict=True)]
         more = f" + … {len(products) - N_TERMS} more" if len(products) > N_TERMS else ""
@@ -198,9 +195,6 @@ class Cell:
 
     # Feed-forward
 
-    def hidden_in(self) -> Lines:
-        return self.linear(self.told(self.entry), "W₁", self.look.part(self.part).inner, self.col)
-
     def hidden(self) -> Lines:
         name = self.look.model.config.activation
         before = torch.tensor(self.seen("pre")[self.row, self.col])
@@ -215,9 +209,10 @@ class Cell:
         table = getattr(model, "source_tokens", model.tokens) if encodes else model.tokens
         token = (self.look.source if encodes else self.look.target)[self.row]
         number = float(double(table.weight)[token.id, self.col])
-        scaled = (f"× √{config.d_model}", number * math.sqrt(config.d_model))
-        lines = [(f"embedding of {token.text} (row {token.id})", number), scaled]
-        return lines if config.scale_embeddings else lines[:1]
+        lines = [(f"embedding of {token.text} (row {token.id})", number)]
+        if config.scale_embeddings:
+            lines.append((f"× √{config.d_model}", number * math.sqrt(config.d_model)))
+        return lines
 
     def positions(self) -> Lines:
         config = self.look.model.config
@@ -290,7 +285,9 @@ RULES: dict[str, Callable[[Cell], Lines]] = {
     "out": Cell.out,
     "add": Cell.add,
     "norm": Cell.norm,
-    "pre": Cell.hidden_in,
+    "pre": lambda cell: cell.linear(
+        cell.told(cell.entry), "W₁", cell.look.part(cell.part).inner, cell.col
+    ),
     "hidden": Cell.hidden,
     "resid_pre": Cell.resid_pre,
     "resid_mid": Cell.resid_mid,

@@ -58,15 +58,13 @@ class Scope:
         return {stack: n for stack, n in sizes.items() if stack in self.config.family}
 
     def parts(self, *names: str) -> list[str]:
-        """The sub-layers of these names within the scope."""
-        crossed = "decoder" if self.config.family == "encoder-decoder" else None
-        found = [
+        found = (
             f"{stack}.{layer}.{name}"
             for stack, n in self.stacks.items()
             for layer in range(n)
             for name in names
-            if name != "cross" or stack == crossed
-        ]
+            if name != "cross" or (stack == "decoder" and "encoder" in self.stacks)
+        )
         return [part for part in found if f"{part}.".startswith(f"{self.at}." if self.at else "")]
 
 

@@ -32,7 +32,6 @@ SHAPE = (
     "scale_embeddings",
     "embedding_norm",
 )
-"""Settings of the model that are told."""
 STRIPS = ("tokens", "positions", "types", "resid_mid", "resid_post")
 """What a page only draws and never calculates with: half precision will do where it is much."""
 FOR_PAGE = ("q", "k", "v", "scores", "pattern", "z", *STRIPS)
@@ -168,8 +167,8 @@ def special(look: Replay) -> dict[str, Any]:
         found["classes"] = [{"label": each.text, **guess(each)} for each in look.verdict]
         found["several"] = look.several
     elif look.family == "encoder":
-        gaps = zip(look.gaps, steps(look, look.gaps), strict=True)
-        found["gaps"] = [{"row": row, **step} for row, step in gaps]
+        told = steps(look, look.gaps)
+        found["gaps"] = [{"row": row, **step} for row, step in zip(look.gaps, told, strict=True)]
     if look.before is not None:
         changed = change(look)
         found["change"] = {**rounded(vars(changed)), "words": list(map(list, changed.words))}
@@ -211,7 +210,6 @@ def segments(look: Replay) -> dict[str, list[dict[str, Any]]]:
 
 
 def steps(look: Replay, rows: Sequence[int]) -> list[dict[str, Any]]:
-    """What was said in each row, and what else could have been."""
     lens = look.lens() if rows else ()
     found = []
     for row in rows:

@@ -20,8 +20,6 @@ LONGEST = 12
 
 @dataclass(frozen=True)
 class Probe:
-    """What is read again and again."""
-
     source: tuple[int, ...]
     target: tuple[int, ...]
 
@@ -34,7 +32,6 @@ class Film:
     steps: tuple[int, ...]
     losses: tuple[float, ...]
     patterns: Mapping[str, Float[np.ndarray, "F H T S"]]
-    """Attention by path: frames × heads × rows × columns."""
 
     def turning_point(self, path: str, head: int) -> int:
         """The frame before which a head's pattern changed most."""
@@ -52,10 +49,9 @@ def frame(model: Transformer, probes: Sequence[Probe], step: int, loss: float) -
 
 
 def shot(model: Transformer, probe: Probe) -> dict[str, Any]:
-    seen = replayed(model, probe.source, probe.target)
     packed = {
         path: (255 * pattern).round().to(torch.uint8).numpy()
-        for path, pattern in patterns(seen).items()
+        for path, pattern in patterns(replayed(model, probe.source, probe.target)).items()
     }
     content = b"".join(pattern.tobytes() for pattern in packed.values())
     return {
@@ -67,7 +63,6 @@ def shot(model: Transformer, probe: Probe) -> dict[str, Any]:
 
 
 def film_of(lines: Iterable[Mapping[str, Any]], number: int = 0) -> Film:
-    """The film of one probe, from the lines of a log."""
     found = [line for line in lines if line["kind"] == "frame" and len(line["probes"]) > number]
     if not found:
         raise FolderError(
@@ -95,6 +90,5 @@ def unpacked(shot: Mapping[str, Any]) -> dict[str, UInt8[np.ndarray, "H T S"]]:
             "A frame of the film is damaged.",
             "Delete the film's file in the run folder; the model does not need it.",
         )
-    parts = np.split(np.frombuffer(content, np.uint8), np.cumsum(sizes)[:-1])
-    shapes = shot["shapes"].items()
-    return {path: part.reshape(shape) for (path, shape), part in zip(shapes, parts, strict=True)}
+    parts = iter(np.split(np.frombuffer(content, np.uint8), np.cumsum(sizes)[:-1]))
+    return {path: next(parts).reshape(shape) for path, shape in shot["shapes"].items()}

@@ -1,6 +1,6 @@
-"""Every tensor of a listening pass by its path (`decoder.1.cross.pattern`), its rows and columns named.
+"""Every tensor of a listening pass by its path (`decoder.1.cross.pattern`), and what a path tells.
 
-It is a table as text, and a heat map as a picture.
+With the names of its rows and columns it is a table, and a heat map.
 """
 
 import html
@@ -198,7 +198,6 @@ class Heatmap:
         )
 
     def png(self) -> bytes:
-        """Pixels, a block of them for each cell."""
         pixels = self.colours().repeat(CELL, axis=0).repeat(CELL, axis=1)
         height, width, _ = pixels.shape
         parts = {

@@ -51,9 +51,8 @@ class Reasons:
 
     def __str__(self) -> str:
         tables = [self[name].table() for name in self.measures]
-        ranks = [f"  {value:+.2f}  {a} and {b}" for (a, b), value in self.agreement.items()]
-        agreement = ["rank agreement, the mean over output words", *ranks]
-        return "\n\n".join([*tables, "\n".join(agreement)])
+        ranks = [f"\n  {value:+.2f}  {a} and {b}" for (a, b), value in self.agreement.items()]
+        return "\n\n".join([*tables, "rank agreement, the mean over output words" + "".join(ranks)])
 
 
 def reasons(look: Replay) -> Reasons:
@@ -90,8 +89,11 @@ def reasons(look: Replay) -> Reasons:
         over_tokens = torch.mean if "attention" in name else torch.sum  # log-probabilities add up
         merged = torch.stack([over_tokens(table[group], dim=0) for group in groups]).double()
         measures[name] = merged.masked_fill(unseen, torch.nan).numpy()
-    names = word_texts(said) or tuple(token.text for token in said)
-    return Reasons(said=names, read=word_texts(read), measures=measures)
+    return Reasons(
+        said=word_texts(said) or tuple(token.text for token in said),
+        read=word_texts(read),
+        measures=measures,
+    )
 
 
 def outputs(look: Replay) -> tuple[list[int], tuple[Token, ...]]:
@@ -106,14 +108,11 @@ def outputs(look: Replay) -> tuple[list[int], tuple[Token, ...]]:
 
 
 def log_probs(
-    look: Replay,
-    rows: Sequence[int],
-    source: Sequence[int],
-    target: Sequence[int],
-    edits: Mapping[str, Edit],
+    look: Replay, rows: Sequence[int], edits: Mapping[str, Edit], **instead: Sequence[Token]
 ) -> Float[Tensor, " R"]:
-    """The log-probability of what was said, when this is read instead."""
-    batch = as_batch(look.model, source, target)
+    """The log-probability of what was said, also when something else is read on a side."""
+    sides = {"source": look.source, "target": look.target, **instead}
+    batch = as_batch(look.model, *([token.id for token in side] for side in sides.values()))
     logits: Tensor = look.model(*batch, tap=Trace(edits))[0].float().cpu()
     ids = [token.id for token in outputs(look)[1]]
     if look.classes:
@@ -149,9 +148,8 @@ def steepness(look: Replay, rows: Sequence[int], side: str) -> Float[Tensor, "R 
         vectors.append(earlier(x).detach().requires_grad_())
         return vectors[0]
 
-    source, target = ([token.id for token in tokens] for tokens in (look.source, look.target))
     with torch.enable_grad():
-        scores = log_probs(look, rows, source, target, {**look.taps, path: leaf})
+        scores = log_probs(look, rows, {**look.taps, path: leaf})
         # where a score does not depend on what was read, its gradient is zero
         found = [
             grad(score, vectors, retain_graph=True, allow_unused=True, materialize_grads=True)
@@ -164,15 +162,15 @@ def steepness(look: Replay, rows: Sequence[int], side: str) -> Float[Tensor, "R 
 @torch.inference_mode()
 def removal(look: Replay, rows: Sequence[int], side: str) -> Float[Tensor, "R W"]:
     """What is lost of each row's log-probability when a word is taken out of what is read."""
-    sides = {name: [token.id for token in getattr(look, name)] for name in ("source", "target")}
-    whole = log_probs(look, rows, **sides, edits=look.taps)
+    read: tuple[Token, ...] = getattr(look, side)
+    whole = log_probs(look, rows, look.taps)
     columns = [torch.zeros(len(rows), 0)]
-    for places in word_places(getattr(look, side)):
-        rest = [number for place, number in enumerate(sides[side]) if place not in places]
+    for places in word_places(read):
+        rest = [token for place, token in enumerate(read) if place not in places]
         now = list(rows)
         if side == look.rows:  # rows behind the word move up
             now = [max(0, row - sum(place <= row for place in places)) for row in rows]
-        less = log_probs(look, now, **{**sides, side: rest}, edits=look.taps) if rest else whole
+        less = log_probs(look, now, look.taps, **{side: rest}) if rest else whole
         columns.append((whole - less)[:, None])
     return torch.cat(columns, dim=1)
 

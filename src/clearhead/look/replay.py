@@ -82,16 +82,14 @@ class Replay:
     def __getitem__(self, path: str) -> LabelledTensor:
         """A tensor by its path; `decoder.1.cross.3.pattern` is that of head 3 alone."""
         path, head = without_head(path)
-        if path.endswith(".probs") and path.removesuffix("probs") + "logits" in self.seen:
-            values = self.probs
-        elif path in self.seen:
-            values = self.seen[path]
-        else:
+        known = path.removesuffix("probs") + "logits" if path.endswith(".probs") else path
+        if known not in self.seen:
             alike = difflib.get_close_matches(path, self.paths, n=4, cutoff=0)
             raise ModelError(
                 f"There is no {shown(path)} inside this model.",
                 f"Did you mean one of these? {', '.join(alike)}",
             )
+        values = self.seen[path] if known == path else self.probs
         axes = axes_of(path)
         labels = [self.labels(*axis) for axis in zip(axes, values.shape, strict=True)]
         if axes[1:] == ("target", "target"):
@@ -101,7 +99,6 @@ class Replay:
         return found if head is None else found.at("head", self.checked_head(head))
 
     def labels(self, axis: str, size: int) -> tuple[str, ...]:
-        """The names of all indices of a dimension."""
         if axis == "source":
             return tuple(token.text for token in self.source)
         if axis == "target":

@@ -11,7 +11,7 @@ Recorded = tuple[int, int, int, float, float, Fate]
 """A way on as decoding records it: rank, parent, token, log-probability, sum so far, fate."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Branch:
     """A token in the tree of the search."""
 
@@ -19,13 +19,13 @@ class Branch:
     parent: int
     """The rank, one step before, of what it follows."""
     id: int
-    text: str
     log_prob: float
     total: float
     """The log-probability of the whole up to here."""
+    state: Fate
+    text: str
     divisor: float
     """The length penalty: what the total is divided by to compare texts of different lengths."""
-    state: Fate
     why: str
     """What became of it, where that needs a reason."""
 
@@ -50,8 +50,8 @@ class SearchTree:
     """The rank of the winner's token at each step."""
 
     def text(self, step: int, rank: int) -> tuple[str, ...]:
-        ranks = way_to(self.steps, step, rank)
-        return tuple(self.steps[depth][place].text for depth, place in enumerate(ranks))
+        way = enumerate(way_to(self.steps, step, rank))
+        return tuple(self.steps[depth][place].text for depth, place in way)
 
     def __str__(self) -> str:
         lines = [f"beam of {self.width}, total ÷ {self.penalty} length penalty"]
@@ -93,25 +93,14 @@ def search_tree(
         worst = min((total for *_, total, fate in step if fate != "pruned"), default=0.0)
         texts = spell([token for _, _, token, *_ in step])
         branches = []
-        for text, (rank, parent, token, log_prob, total, fate) in zip(texts, step, strict=True):
+        for text, way in zip(texts, step, strict=True):
+            rank, *_, total, fate = way
             reasons = {
                 "pruned": f"rank {rank + 1}, and {width} are kept: {total:.3f} < {worst:.3f}",
                 "finished": f"ended: {total:.3f} ÷ {divisor:.3f} = {total / divisor:.3f}",
                 "kept": "the search was over" if depth == len(record) - 1 else "",
             }
-            branches.append(
-                Branch(
-                    rank=rank,
-                    parent=parent,
-                    id=token,
-                    text=text,
-                    log_prob=log_prob,
-                    total=total,
-                    divisor=divisor,
-                    state=fate,
-                    why=reasons[fate],
-                )
-            )
+            branches.append(Branch(*way, text=text, divisor=divisor, why=reasons[fate]))
         steps.append(branches)
     return SearchTree(
         width=width,

@@ -49,8 +49,9 @@ def word_places(tokens: Sequence[Token]) -> list[list[int]]:
 
 
 def word_texts(tokens: Sequence[Token]) -> tuple[str, ...]:
-    places = word_places(tokens)
-    return tuple("".join(tokens[place].text for place in word).strip("▁ ") for word in places)
+    return tuple(
+        "".join(tokens[place].text for place in word).strip("▁ ") for word in word_places(tokens)
+    )
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,6 @@ class Choice:
     top: tuple[Guess, ...]
     max_logit: float
     log_sum_exp: float
-    """The logarithm of the sum that the softmax divides by."""
 
     @property
     def rest(self) -> float:
@@ -88,5 +88,7 @@ class Choice:
 
 def guesses(logits: Float[Tensor, " V"], ids: Sequence[int], spell: Spell) -> tuple[Guess, ...]:
     probs = logits.softmax(dim=0)
-    texts = zip(ids, spell(ids), strict=True)
-    return tuple(Guess(id_, text, float(logits[id_]), float(probs[id_])) for id_, text in texts)
+    return tuple(
+        Guess(token, text, float(logits[token]), float(probs[token]))
+        for token, text in zip(ids, spell(ids), strict=True)
+    )

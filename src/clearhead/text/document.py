@@ -152,8 +152,9 @@ def check_learned(vocabulary: Vocabulary) -> None:
     plain = set(vocabulary.learned)
     if vocabulary.method == "bytes":
         plain |= BYTE_ALPHABET.keys()
-        spelled = set().union(*plain) <= BYTE_ALPHABET.keys()
-        require(spelled, "has tokens that are not spelled in bytes")
+        require(
+            BYTE_ALPHABET.keys() >= set().union(*plain), "has tokens that are not spelled in bytes"
+        )
     merged = (part for left, right in vocabulary.merges for part in (left, right, left + right))
     require(plain.issuperset(merged), "merges tokens that it does not have")
 

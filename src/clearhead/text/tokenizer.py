@@ -207,7 +207,6 @@ def bytes_of(token: int, table: Sequence[bytes]) -> bytes:
 
 
 def visible(token: bytes) -> str:
-    """A token's bytes as something to print."""
     try:
         text = token.decode().replace(" ", "▁")
     except UnicodeDecodeError:
@@ -233,8 +232,7 @@ def fitting_parts(text: str, fits: Callable[[str], bool]) -> Iterator[tuple[str,
 
 def middle(text: str, pattern: re.Pattern[str]) -> tuple[int, int] | None:
     """The white space that ends the match nearest to the middle of the text, if it is inside."""
-    found = pattern.finditer(text)
-    spans = ((match.start() + len(match[0].rstrip()), match.end()) for match in found)
+    spans = ((m.start() + len(m[0].rstrip()), m.end()) for m in pattern.finditer(text))
     inner = [(begin, end) for begin, end in spans if begin > 0 and end < len(text)]
     return min(inner, key=lambda span: abs(span[0] + span[1] - len(text)), default=None)
 

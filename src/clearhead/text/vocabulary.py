@@ -81,7 +81,6 @@ class Vocabulary:
 
     @property
     def tokens(self) -> list[str]:
-        """All tokens in the order of their ids."""
         return [*self.specials, *byte_tokens(self.method), *self.learned]
 
     def ids(self) -> dict[str, int]:
