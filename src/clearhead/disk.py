@@ -153,7 +153,6 @@ def sync(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those around it, where there is none."""
     with disk_errors(path):
         if not path.is_dir():
             path.mkdir(parents=True, exist_ok=True)

@@ -116,7 +116,6 @@ class Survey:
         return lines_off(self.sides[0].traits, self.sides[1].traits)
 
     def place(self, index: int, side: int = 0) -> tuple[str, int]:
-        """The file and line where an example stands."""
         paths = next(paths for start, paths in reversed(self.starts) if start <= index)
         return paths[min(side, len(paths) - 1)], self.lines[index]
 
@@ -150,7 +149,6 @@ SCRIPTS = (
 
 
 def script_of(text: str) -> int:
-    """The script of most letters of a line."""
     if text.isascii():
         return int(ASCII_LETTERS.search(text) is not None)
     scripts = Counter(filter(None, map(script_of_letter, text)))

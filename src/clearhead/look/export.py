@@ -19,7 +19,6 @@ from clearhead.look.tokens import Guess, word_places
 from clearhead.tensors import tensor_bytes
 
 FORMAT = "clearhead-look/1"
-META, TENSORS = "meta.json", "look.safetensors"
 SHAPE = (
     "d_model",
     "n_heads",
@@ -269,5 +268,5 @@ def save(look: Replay, folder: str | Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     values = tensors(look, whole=True)
     text = json.dumps(meta(look, values), ensure_ascii=False)
-    (folder / META).write_text(text, encoding="utf-8")
-    (folder / TENSORS).write_bytes(tensor_bytes(values))
+    (folder / "meta.json").write_text(text, encoding="utf-8")
+    (folder / "look.safetensors").write_bytes(tensor_bytes(values))

@@ -25,7 +25,6 @@ EXPORT = re.compile(r"^export ((?:async )?(?:function|class|const) (\w+))", re.M
 
 
 def page(meta: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> str:
-    """The whole page as text, for a look's `meta` and `tensors`."""
     script, style = bundle("main.js"), (PAGE / "look.css").read_text(encoding="utf-8")
     numbers = base64.b64encode(tensor_bytes(tensors)).decode()
     parts = {

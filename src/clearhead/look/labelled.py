@@ -182,13 +182,16 @@ class Heatmap:
             for r, row in enumerate(self.colours().tolist())
             for c, (red, green, blue) in enumerate(row)
         ]
-        for r, name in enumerate(rows):
-            place = f'x="{left - 6}" y="{top + CELL * (r + 0.65)}" text-anchor="end"'
-            parts.append(f"<text {place}>{html.escape(name)}</text>")
-        for c, name in enumerate(columns):
-            x, y = left + CELL * (c + 0.65), top - 6
-            place = f'x="{x}" y="{y}" text-anchor="start" transform="rotate(-90 {x} {y})"'
-            parts.append(f"<text {place}>{html.escape(name)}</text>")
+        down = [(top + CELL * (r + 0.65), html.escape(name)) for r, name in enumerate(rows)]
+        parts += [
+            f'<text x="{left - 6}" y="{y}" text-anchor="end">{name}</text>' for y, name in down
+        ]
+        across = [(left + CELL * (c + 0.65), html.escape(name)) for c, name in enumerate(columns)]
+        parts += [
+            f'<text x="{x}" y="{top - 6}" text-anchor="start" '
+            f'transform="rotate(-90 {x} {top - 6})">{name}</text>'
+            for x, name in across
+        ]
         width, height = left + CELL * len(columns) + 6, top + CELL * len(rows) + 6
         # grey is legible on light and on dark
         return (

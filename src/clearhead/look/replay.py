@@ -56,7 +56,6 @@ class Replay:
     edits: tuple[str, ...] = ()
     """What was changed inside, in words."""
     taps: Mapping[str, Edit] = field(default_factory=dict)
-    """The changes themselves."""
     before: Self | None = None
     """The same without the edits."""
     notes: tuple[str, ...] = ()

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import inf, log
 
-LONGEST = 16
-"""Characters in the longest piece."""
+LONGEST_PIECE = 16
 SEED_WORDS = 300_000
 """Pieces are sought in so many of the most frequent words, which bounds memory."""
 SEEDS = 8
@@ -40,7 +39,7 @@ def seeds(words: Mapping[str, int], letters: list[str], size: int) -> Counter[st
     known, counts = set(letters), Counter[str]()
     for word, count in sorted(words.items(), key=lambda item: (-item[1], item[0]))[:SEED_WORDS]:
         for start in range(len(word)):
-            for end in range(start + 1, min(start + LONGEST, len(word)) + 1):
+            for end in range(start + 1, min(start + LONGEST_PIECE, len(word)) + 1):
                 if word[end - 1] not in known:
                     break
                 counts[word[start:end]] += count
@@ -86,7 +85,7 @@ def best_pieces(word: str, scores: Scores) -> list[str]:
     unlikely = -1000.0
     best, came_from = [0.0] + [-inf] * len(word), [0] * (len(word) + 1)
     for start in range(len(word)):
-        for end in range(start + 1, min(start + LONGEST, len(word)) + 1):
+        for end in range(start + 1, min(start + LONGEST_PIECE, len(word)) + 1):
             score = best[start] + scores.get(
                 word[start:end], unlikely if end == start + 1 else -inf
             )
