@@ -28,9 +28,8 @@ from torch.profiler import profile
 from clearhead.config import ModelConfig, TokenizerConfig, TrainConfig
 from clearhead.data import examples
 from clearhead.data.batches import ByLength, PairBatch, pair_batch
-from clearhead.data.encoding import pair_encoding
 from clearhead.data.examples import Pair
-from clearhead.data.store import in_memory
+from clearhead.data.store import pair_encoding, temporary_store
 from clearhead.machine import keep_freed_memory
 from clearhead.model import build
 from clearhead.text import Tokenizer
@@ -72,7 +71,7 @@ def batches(vocab_size: int, batch_tokens: int) -> tuple[list[PairBatch], int]:
     tokenizer = Tokenizer.learn(
         (text for pair in corpus for text in pair), TokenizerConfig(vocab_size=vocab_size)
     )
-    store, _ = in_memory(corpus, pair_encoding(tokenizer, tokenizer))
+    store, _ = temporary_store(corpus, pair_encoding(tokenizer, tokenizer))
     stream = ByLength(store, pair_batch, batch_tokens, seed=0)
     return [stream.batch(place) for place in range(40)], tokenizer.vocab_size
 

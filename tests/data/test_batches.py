@@ -14,14 +14,14 @@ from clearhead.data.batches import (
     label_batch,
     pair_batch,
 )
-from clearhead.data.encoding import (
+from clearhead.data.examples import Conversation, LabelledText, Pair, pairs
+from clearhead.data.store import (
     conversation_encoding,
     label_encoding,
     pair_encoding,
+    temporary_store,
     text_encoding,
 )
-from clearhead.data.examples import Conversation, LabelledText, Pair, pairs
-from clearhead.data.store import temporary_store
 from clearhead.errors import DataError
 from clearhead.text import END, PAD, START, Tokenizer
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from clearhead.data.batches import ByLength, pair_batch
-from clearhead.data.encoding import pair_encoding
+from clearhead.data.store import pair_encoding
 from clearhead.data.store import prepare
 
 class Synthetic:

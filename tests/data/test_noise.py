@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.data.batches import Windows
-from clearhead.data.encoding import text_encoding
 from clearhead.data.noise import Denoised, Masked, spans, taken_out
-from clearhead.data.store import temporary_store
+from clearhead.data.store import temporary_store, text_encoding
 from clearhead.text import END, MASK
 
 FIRST, SIZE = 7, 2_000

@@ -9,18 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearhead.data.encoding import (
+from clearhead.data.examples import Conversation, LabelledText, Pair
+from clearhead.data.order import buckets
+from clearhead.data.store import (
+    AT_ONCE,
     BOT,
     END,
+    IN_USE,
     USER,
+    Column,
     conversation_encoding,
     label_encoding,
     pair_encoding,
+    prepare,
+    temporary_store,
     text_encoding,
 )
-from clearhead.data.examples import Conversation, LabelledText, Pair
-from clearhead.data.order import buckets
-from clearhead.data.store import AT_ONCE, IN_USE, Column, prepare, temporary_store
 from clearhead.errors import DataError, DiskError
 
 

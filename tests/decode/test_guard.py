@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from clearhead.config import DecodeConfig
 from clearhead.decode import decode, decoder, guard
 from clearhead.decode.guard import FEW, NOTABLE, repetition, unread
-from clearhead.decode.hypothesis import Hypothesis
-from clearhead.decode.request import Request, laid_out
+from clearhead.decode.request import Hypothesis, Request, laid_out
 
 
 @pytest.mark.parametrize(

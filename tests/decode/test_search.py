@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clearhead.decode import decode, score, stream
 from clearhead.decode.cache import TreeCache
-from clearhead.decode.hypothesis import Ranking
+from clearhead.decode.request import Ranking
 from clearhead.model import Tap
 
 FAMILIES = ["encoder-decoder", "decoder"]

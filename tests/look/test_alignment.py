@@ -9,9 +9,8 @@ import torch
 from looks import look_at
 
 from clearhead.errors import ModelError
-from clearhead.look.alignment import Alignment, best_alignment
 from clearhead.look.labelled import Heatmap
-from clearhead.look.tokens import tokens, word_numbers, word_texts
+from clearhead.look.words import Alignment, best_alignment, tokens, word_numbers, word_texts
 
 TEXTS = {0: "<s>", 1: "</s>", 2: "▁a", 3: "▁b", 4: "b", 5: "▁c", 6: "▁x", 7: "▁y", 8: "y"}
 

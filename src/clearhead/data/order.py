@@ -79,16 +79,14 @@ def buckets(first: Ints, second: Ints) -> Ints:
     coarse = np.maximum(np.frexp(longer)[1].astype(np.int64) - FINE_BITS, 0)
     length_class = (coarse << FINE_BITS - 1) + (longer >> coarse)
     slant = (first - second >> coarse + 1) + SLANTS // 2
-    bucket: Ints = length_class * SLANTS + np.where(length_class % 2, SLANTS - 1 - slant, slant)
-    return bucket
+    return np.asarray(length_class * SLANTS + np.where(length_class % 2, SLANTS - 1 - slant, slant))
 
 
 def longest(bucket: Ints) -> Ints:
     """The length of the longer side that no example of the bucket exceeds."""
     length_class = bucket // SLANTS
     coarse = np.maximum((length_class >> FINE_BITS - 1) - 1, 0)
-    length: Ints = (length_class - (coarse << FINE_BITS - 1) + 1 << coarse) - 1
-    return length
+    return np.asarray((length_class - (coarse << FINE_BITS - 1) + 1 << coarse) - 1)
 
 
 def cuts(lengths: Ints, counts: Ints, budget: int) -> Ints:

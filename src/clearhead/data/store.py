@@ -1,4 +1,4 @@
-"""Tokenised examples in a cache folder on disk, which is memory-mapped.
+"""Tokenised examples: how they become ids, and a cache folder on disk, which is memory-mapped.
 
 A store on disk is a folder named after all that it depends on, so it is never wrong, only absent:
 it can be deleted at any time. It is written atomically, and one that is not whole is written anew.
@@ -11,19 +11,22 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain, compress, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.data import order
-from clearhead.data.encoding import Encoding
-from clearhead.data.order import Ints
+from clearhead.data.examples import Conversation, LabelledText, Pair
+from clearhead.data.order import N_BUCKETS, Ints, buckets
 from clearhead.disk import atomic_folder, discard, disk_errors, sweep
-from clearhead.errors import DataError
+from clearhead.errors import DataError, shown
+from clearhead.text import BOT, END, USER
+
+Rows: TypeAlias = list[list[int]]
 
 STORE_FORMAT = 2
 """Belongs into a store's name: a change of layout makes old stores invisible instead of wrong."""
@@ -35,6 +38,93 @@ IN_USE = 3_600.0
 STAYS_IN_MEMORY = 1 << 25
 """Bytes up to which a file may stay in memory once read, which is faster."""
 META = "meta.json"
+
+
+class TextEncoder(Protocol):
+    """What is asked of a tokenizer here."""
+
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def fingerprint(self) -> str: ...
+    def encode_batch(self, texts: list[str]) -> Rows: ...
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """A way to turn examples into ids. The first two sides are those whose lengths matter."""
+
+    encode: Callable[[list[Any]], tuple[Rows, ...]]
+    vocab_sizes: tuple[int, ...]
+    fingerprint: str
+    """Names the function: equal fingerprints give equal rows."""
+
+
+def pair_encoding(source: TextEncoder, target: TextEncoder) -> Encoding:
+    """Two sides: source and target."""
+
+    def encode(pairs: list[Pair]) -> tuple[Rows, ...]:
+        sources, targets = zip(*pairs, strict=True)
+        return source.encode_batch(list(sources)), target.encode_batch(list(targets))
+
+    return Encoding(
+        encode,
+        (source.vocab_size, target.vocab_size),
+        f"pairs {source.fingerprint} {target.fingerprint}",
+    )
+
+
+def label_encoding(
+    tokenizer: TextEncoder, names: Sequence[str], longest: int | None = None
+) -> Encoding:
+    """Two sides: the text, cut off where it is too long, and the numbers of its labels."""
+    numbers = {name: number for number, name in enumerate(names)}
+
+    def number(label: str) -> int:
+        if label not in numbers:
+            raise DataError(
+                f"The label {shown(label)} is not one of the {len(numbers)} known ones.",
+                f"There are: {shown(', '.join(names))}.",
+            )
+        return numbers[label]
+
+    def encode(examples: list[LabelledText]) -> tuple[Rows, ...]:
+        texts, labels = zip(*examples, strict=True)
+        rows = [row[:longest] for row in tokenizer.encode_batch(list(texts))]
+        return rows, [sorted(map(number, each)) for each in labels]
+
+    return Encoding(
+        encode,
+        (tokenizer.vocab_size, len(names)),
+        f"labels {tokenizer.fingerprint} {list(names)!r} {longest}",
+    )
+
+
+def text_encoding(tokenizer: TextEncoder) -> Encoding:
+    """One side: the text and an end token, so that the side as a whole is running text."""
+
+    def encode(texts: list[str]) -> tuple[Rows, ...]:
+        return ([[*row, END] for row in tokenizer.encode_batch(texts)],)
+
+    return Encoding(encode, (tokenizer.vocab_size,), f"text {tokenizer.fingerprint}")
+
+
+def conversation_encoding(tokenizer: TextEncoder) -> Encoding:
+    """Two sides: the turns in one row, and 1 for each token that the bot says, ends included."""
+
+    def encode(conversations: list[Conversation]) -> tuple[Rows, ...]:
+        rows = iter(tokenizer.encode_batch([turn for each in conversations for turn in each.turns]))
+        ids: Rows = [[] for _ in conversations]
+        counts: Rows = [[] for _ in conversations]
+        for n, conversation in enumerate(conversations):
+            for turn, row in enumerate(islice(rows, len(conversation.turns))):
+                ids[n] += [BOT, *row] if turn % 2 else [*[END] * (turn > 0), USER, *row]
+                counts[n] += (
+                    [0, *[1] * len(row)] if turn % 2 else [*[1] * (turn > 0), *[0] * (len(row) + 1)]
+                )
+        return ids, counts
+
+    return Encoding(encode, (tokenizer.vocab_size, 2), f"conversations {tokenizer.fingerprint}")
 
 
 class Column:
@@ -226,12 +316,12 @@ class Builder:
 
         def buckets_from(start: int) -> Ints:
             lengths = [np.diff(side[start : start + AT_ONCE + 1]) for side in offsets]
-            return order.buckets(lengths[0], lengths[-1])
+            return buckets(lengths[0], lengths[-1])
 
         starts = range(0, len(places), AT_ONCE)
-        sizes = np.zeros(order.N_BUCKETS, np.int64)
+        sizes = np.zeros(N_BUCKETS, np.int64)
         for start in starts:
-            sizes += np.bincount(buckets_from(start), minlength=order.N_BUCKETS)
+            sizes += np.bincount(buckets_from(start), minlength=N_BUCKETS)
         # From here on: where the next example of each bucket goes.
         free = np.cumsum(sizes) - sizes
         for start in starts:
@@ -241,7 +331,7 @@ class Builder:
             among_equals = np.arange(len(found)) - np.searchsorted(found, found)
             places.values[free[found] + among_equals] = start + sorting
             places.release()
-            free += np.bincount(found, minlength=order.N_BUCKETS)
+            free += np.bincount(found, minlength=N_BUCKETS)
         used = np.flatnonzero(sizes)
         return np.stack([used, sizes[used]]).astype("<i8").ravel()
 

@@ -1,15 +1,25 @@
 """logits → ids: greedy, beam and random search over engines that decode, on ids alone.
 
-Read `request.py` for what is asked, `engine.py`, `flat.py` and `cache.py` for the models and their
-memory, `choose.py`, `hypothesis.py` and `search.py` for how tokens and outputs are chosen,
+Read `request.py` for what is asked and answered, `engine.py`, `flat.py` and `cache.py` for the
+models and their memory, `choose.py` and `search.py` for how tokens and outputs are chosen,
 `decoder.py` for the whole.
 """
 
 from clearhead.decode.decoder import alternatives, decode, decode_each, score, stream
 from clearhead.decode.engine import Engine
 from clearhead.decode.flat import FlatTransformer
-from clearhead.decode.hypothesis import BeamCandidate, BeamRecord, Hypothesis, Ranking
-from clearhead.decode.request import BLOCKED, Request, Sentence, Term, checked, laid_out
+from clearhead.decode.request import (
+    BLOCKED,
+    BeamCandidate,
+    BeamRecord,
+    Hypothesis,
+    Ranking,
+    Request,
+    Sentence,
+    Term,
+    checked,
+    laid_out,
+)
 from clearhead.decode.search import Best, Drawn, Search
 
 __all__ = [

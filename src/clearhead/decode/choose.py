@@ -24,7 +24,7 @@ class Rules:
         self.options, self.end = request.options, request.end
         n_tokens = request.models[0].config.vocab_size
         blocked = [token for token in request.blocked if token < n_tokens]
-        self.blocked = torch.tensor(blocked, device=request.device)
+        self.blocked = torch.tensor(blocked, dtype=torch.long, device=request.device)
 
     def __call__(
         self,
@@ -49,8 +49,6 @@ class Rules:
         return log_probs
 
     def block(self, log_probs: Float[Tensor, "N W V"]) -> Float[Tensor, "N W V"]:
-        if not len(self.blocked):
-            return log_probs
         return log_probs.index_fill_(2, self.blocked, -torch.inf)
 
 

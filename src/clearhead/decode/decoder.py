@@ -9,11 +9,13 @@ from clearhead.config import DecodeConfig
 from clearhead.decode.choose import Rules, top
 from clearhead.decode.engine import engine_for
 from clearhead.decode.guard import Suspect, faults, guarded
-from clearhead.decode.hypothesis import BeamRecord, Hypothesis, Ranking
 from clearhead.decode.request import (
     BLOCKED,
     DEFAULTS,
+    BeamRecord,
+    Hypothesis,
     Models,
+    Ranking,
     Request,
     Sentence,
     Term,

@@ -11,8 +11,7 @@ from itertools import pairwise
 
 import torch
 
-from clearhead.decode.hypothesis import Hypothesis
-from clearhead.decode.request import Request, Sentence
+from clearhead.decode.request import Hypothesis, Request, Sentence
 from clearhead.decode.search import Result
 from clearhead.model import Trace
 

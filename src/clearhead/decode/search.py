@@ -13,7 +13,6 @@ changes what comes out of it.
 
 import math
 import random
-from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -29,16 +28,18 @@ from torch import Tensor
 
 from clearhead.decode.choose import NOTHING, Rules, drawn_tokens, top
 from clearhead.decode.engine import Engine, engine_for, padded
-from clearhead.decode.hypothesis import (
+from clearhead.decode.request import (
     ROOT,
     BeamCandidate,
+    BeamRecord,
     Fate,
     Hypothesis,
     Ranking,
+    Request,
+    Sentence,
     TokenNode,
     chain,
 )
-from clearhead.decode.request import Request, Sentence
 
 Result = tuple[Sentence, list[Hypothesis]]
 """A sentence and its outputs, best first."""
@@ -57,6 +58,7 @@ class Slot:
         self.end, self.length = request.end, sentence.n_prefix
         self.rows = [root]
         self.parents: list[int] = []
+        self.tokens: list[int] = []
         # Minus infinity: it has ended, or never was.
         self.totals = [sum(root.path()[1], 0.0)]
         self.finished: list[Hypothesis] = []
@@ -68,29 +70,26 @@ class Slot:
         Where the rules allow no continuation, they stay as they are.
         """
         if self.request.record is not None:
-            self.note(picks)
+            self.note(picks, self.request.record)
         if not picks or picks[0][0] == -math.inf:
             self.done = True
             return
-        before, self.length, picks = self.rows, self.length + 1, picks[: self.width]
-        self.rows = [
-            TokenNode(token, log_prob, before[parent], self.length)
-            for _, parent, token, log_prob in picks
-        ]
-        self.parents = [parent for _, parent, _, _ in picks]
-        self.totals = [-math.inf if token == self.end else total for total, _, token, _ in picks]
-        for node, (total, *_) in zip(self.rows, picks, strict=True):
-            if node.token == self.end and total > -math.inf:
-                self.finish(node, total)
+        before, self.rows, self.totals, end = self.rows, [], [], self.end
+        self.parents, self.tokens, self.length = [], [], self.length + 1
+        for total, parent, token, log_prob in picks[: self.width]:
+            node = TokenNode(token, log_prob, before[parent], self.length)
+            self.rows.append(node)
+            self.parents.append(parent)
+            self.tokens.append(token)
+            if token == end and total > -math.inf:
+                ended = self.ranking.hypothesis(node, total, finished=True)
+                best_first = sorted([*self.finished, ended], key=lambda each: -each.score)
+                self.finished = best_first[: self.n_best]
+            self.totals.append(-math.inf if token == end else total)
         limit, best = self.sentence.limit, max(self.totals)
         self.done = self.length >= limit or best == -math.inf
         if not self.done and len(self.finished) == self.n_best:
             self.done = self.ranking.best_case(best, self.length, limit) <= self.finished[-1].score
-
-    def finish(self, node: TokenNode, total: float) -> None:
-        ended = self.ranking.hypothesis(node, total, finished=True)
-        insort(self.finished, ended, key=lambda each: -each.score)
-        del self.finished[self.n_best :]
 
     def result(self) -> Result:
         """The best finished hypotheses; where there are too few, the best of the others follow."""
@@ -99,11 +98,11 @@ class Slot:
             for total, row in zip(self.totals, self.rows, strict=True)
             if total > -math.inf
         ]
-        others.sort(key=lambda each: -each.score)
-        return self.sentence, (self.finished + others)[: self.n_best]
+        return self.sentence, (self.finished + sorted(others, key=lambda each: -each.score))[
+            : self.n_best
+        ]
 
-    def note(self, picks: Sequence[Pick]) -> None:
-        assert self.request.record is not None, "there is a record to write to"
+    def note(self, picks: Sequence[Pick], record: BeamRecord) -> None:
         candidates = [
             BeamCandidate(
                 rank=rank,
@@ -116,7 +115,7 @@ class Slot:
             for rank, (total, parent, token, log_prob) in enumerate(picks)
             if total > -math.inf
         ]
-        self.request.record.setdefault(self.sentence.index, []).append(candidates)
+        record.setdefault(self.sentence.index, []).append(candidates)
 
     def fate(self, rank: int, token: int) -> Fate:
         if rank >= self.width:
@@ -216,7 +215,7 @@ class Search:
 
     def advance(self) -> None:
         """One more token for every hypothesis."""
-        tokens = filled([[row.token for row in slot.rows] for slot in self.slots], 0, self.device)
+        tokens = filled([slot.tokens for slot in self.slots], 0, self.device)
         parents = filled([slot.parents for slot in self.slots], 0, self.device)
         self.choose(self.engine.step(tokens, parents))
 

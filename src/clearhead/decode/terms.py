@@ -15,8 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from clearhead.decode.hypothesis import TokenNode
-from clearhead.decode.request import Request, Sentence, Term
+from clearhead.decode.request import Request, Sentence, Term, TokenNode
 from clearhead.decode.search import Best, Pick, Result, Slot, totals_of
 
 

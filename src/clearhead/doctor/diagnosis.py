@@ -217,14 +217,13 @@ def fix(diagnosis: Diagnosis, out: str | Path) -> Fixed:
 
 
 def write_kept(examples: Examples[Any], targets: dict[str, Path], drop: Mask) -> None:
-    index = 0
+    kept = iter(~drop)
     with ExitStack() as stack:
         files = {path: stack.enter_context(fixed_file(target)) for path, target in targets.items()}
         for row in examples.rows():
-            if row.is_header or not drop[index]:
+            if row.is_header or next(kept):
                 for path, raw in zip(row.paths, row.raws, strict=True):
                     files[path].write(raw.translate(SPACES_FOR_LINE_ENDS).encode() + b"\n")
-            index += not row.is_header
 
 
 @contextmanager

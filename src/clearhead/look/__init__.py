@@ -4,11 +4,11 @@ Read `replay.py` for the value that is asked, `look.py` for the questions, `expo
 and page/ for what is shown of it.
 """
 
-from clearhead.look.alignment import Alignment, align
 from clearhead.look.labelled import LabelledTensor, replayed
 from clearhead.look.look import Look
+from clearhead.look.replay import Guess
 from clearhead.look.search import SearchTree, search_tree
-from clearhead.look.tokens import Guess, Token, tokens
+from clearhead.look.words import Alignment, Token, align, tokens
 
 __all__ = [
     "Alignment",

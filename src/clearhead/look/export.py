@@ -13,9 +13,9 @@ from torch import Tensor
 
 from clearhead.look.edits import change
 from clearhead.look.labelled import axes_of
-from clearhead.look.replay import Replay
+from clearhead.look.replay import Guess, Replay
 from clearhead.look.search import SearchTree
-from clearhead.look.tokens import Guess, word_places
+from clearhead.look.words import word_places
 from clearhead.tensors import tensor_bytes
 
 FORMAT = "clearhead-look/1"

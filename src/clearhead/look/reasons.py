@@ -19,10 +19,9 @@ from torch import Tensor
 from torch.autograd import grad
 
 from clearhead.errors import ModelError
-from clearhead.look.alignment import membership
 from clearhead.look.labelled import LabelledTensor, as_batch, patterns
 from clearhead.look.replay import Replay
-from clearhead.look.tokens import Token, word_places, word_texts
+from clearhead.look.words import Token, membership, word_places, word_texts
 from clearhead.model import Edit, Trace
 
 Table = NDArray[np.float64]
@@ -189,5 +188,4 @@ def ranked(values: Table) -> Table:
     """Places in order, equal values sharing theirs."""
     below = (values[:, None] > values[None]).sum(axis=1)
     same = (values[:, None] == values[None]).sum(axis=1)
-    found: Table = below + (same - 1) / 2
-    return found
+    return np.asarray(below + (same - 1) / 2)

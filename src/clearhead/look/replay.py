@@ -6,7 +6,8 @@ token t.
 """
 
 import difflib
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -16,16 +17,55 @@ from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.errors import ModelError, shown
-from clearhead.look.alignment import Alignment, best_alignment
 from clearhead.look.film import Film
 from clearhead.look.labelled import LabelledTensor, axes_of, patterns, without_head
 from clearhead.look.search import SearchTree
-from clearhead.look.tokens import Choice, Guess, Spell, Token, guesses
+from clearhead.look.words import Alignment, Spell, Token, best_alignment
 from clearhead.model import Edit, Transformer
 
 N_ALTERNATIVES = 20
 SUBLAYERS = {"self": "self_attention", "cross": "cross_attention", "ff": "feed_forward"}
 """The modules of a block by their names in a path."""
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A token or a class that the model could have said, and how likely that was."""
+
+    id: int
+    text: str
+    logit: float
+    prob: float
+
+    @property
+    def log_prob(self) -> float:
+        return math.log(self.prob) if self.prob else -math.inf
+
+    def __str__(self) -> str:
+        return f"{self.text} {self.prob:.1%}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """One row of logits: what was said, and what else could have been."""
+
+    chosen: Guess
+    top: tuple[Guess, ...]
+    max_logit: float
+    log_sum_exp: float
+
+    @property
+    def rest(self) -> float:
+        """The probability of everything that is not among the top."""
+        return max(0.0, 1 - sum(guess.prob for guess in self.top))
+
+
+def guesses(logits: Float[Tensor, " V"], ids: Sequence[int], spell: Spell) -> tuple[Guess, ...]:
+    probs = logits.softmax(dim=0)
+    return tuple(
+        Guess(token, text, float(logits[token]), float(probs[token]))
+        for token, text in zip(ids, spell(ids), strict=True)
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

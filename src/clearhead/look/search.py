@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from clearhead.look.tokens import Spell
+from clearhead.look.words import Spell
 
 Fate = Literal["kept", "finished", "pruned"]
 Recorded = tuple[int, int, int, float, float, Fate]

@@ -12,9 +12,15 @@ from typing import Any
 
 from clearhead.config import Config, DecodeConfig, Given, layered
 from clearhead.data.batches import Batches, ByLength, TextBatch, conversation_batch, pair_batch
-from clearhead.data.encoding import Encoding, Rows, conversation_encoding, pair_encoding
 from clearhead.data.examples import Conversation, Examples, Pair, conversations
-from clearhead.data.store import Store, temporary_store
+from clearhead.data.store import (
+    Encoding,
+    Rows,
+    Store,
+    conversation_encoding,
+    pair_encoding,
+    temporary_store,
+)
 from clearhead.decode import laid_out, stream
 from clearhead.errors import TextError
 from clearhead.look import Look

@@ -13,9 +13,8 @@ from torch import Tensor
 from clearhead import metrics
 from clearhead.config import Config, Given
 from clearhead.data.batches import Batches, ByLength, LabelBatch, label_batch
-from clearhead.data.encoding import Encoding, label_encoding
 from clearhead.data.examples import LabelledText, labelled
-from clearhead.data.store import Store, chunks
+from clearhead.data.store import Encoding, Store, chunks, label_encoding
 from clearhead.errors import DataError, shown
 from clearhead.look import Look
 from clearhead.model import Transformer

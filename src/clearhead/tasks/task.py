@@ -10,9 +10,8 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from clearhead.config import PRESETS, Config, DecodeConfig, Given, layered, spelled_out
 from clearhead.data.batches import Batches
-from clearhead.data.encoding import Encoding
 from clearhead.data.examples import Examples
-from clearhead.data.store import Store
+from clearhead.data.store import Encoding, Store
 from clearhead.errors import FolderError
 from clearhead.folder import RunFolder
 from clearhead.look import Look

@@ -10,9 +10,8 @@ from typing import Any, Literal, Self, overload
 from clearhead import metrics
 from clearhead.config import Config, DecodeConfig, Given, layered
 from clearhead.data.batches import Batches, ByLength, PairBatch, Recut, pair_batch
-from clearhead.data.encoding import Encoding, pair_encoding
 from clearhead.data.examples import Pair, pairs
-from clearhead.data.store import Store, chunks
+from clearhead.data.store import Encoding, Store, chunks, pair_encoding
 from clearhead.decode import Hypothesis, decode, laid_out, score
 from clearhead.errors import ConfigError, TextError, shown
 from clearhead.folder import RunFolder

@@ -8,9 +8,8 @@ import torch
 
 from clearhead.config import Config, DecodeConfig, Given, layered
 from clearhead.data.batches import Batches, TextBatch, Windows
-from clearhead.data.encoding import Encoding, text_encoding
 from clearhead.data.examples import running_text
-from clearhead.data.store import Store
+from clearhead.data.store import Encoding, Store, text_encoding
 from clearhead.decode import laid_out, stream
 from clearhead.errors import ConfigError
 from clearhead.look import Look

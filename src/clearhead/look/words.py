@@ -1,8 +1,11 @@
-"""Which source word each output word was made from, read off cross-attention."""
+"""Tokens as people read them, the words that they make up, and which of them belong together.
+
+The alignment, which source word each output word was made from, is read off cross-attention.
+"""
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +14,55 @@ from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.look.labelled import LabelledTensor, patterns, replayed
-from clearhead.look.tokens import Token, word_places, word_texts
 from clearhead.model import Transformer
 
+Spell = Callable[[Sequence[int]], list[str]]
+"""Token ids as people read them, a leading space as ▁."""
 UNSEEN = 1e-3
 """What counts for a word that nobody looks at: a few, articles say, must not decide all."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token and the word that it belongs to, counted from 0; special tokens belong to none."""
+
+    id: int
+    text: str
+    word: int | None
+    special: bool
+
+
+def tokens(ids: Sequence[int], spell: Spell, n_special: int) -> tuple[Token, ...]:
+    """Ids with their texts and words; the first ids of a vocabulary are special."""
+    texts = spell(ids)
+    special = [number < n_special for number in ids]
+    return tuple(map(Token, ids, texts, word_numbers(texts, special), special))
+
+
+def word_numbers(texts: Sequence[str], special: Sequence[bool]) -> list[int | None]:
+    """The word that each token belongs to: a word begins with ▁, or behind a special token."""
+    numbers: list[int | None] = []
+    count, inside = -1, False
+    for text, is_special in zip(texts, special, strict=True):
+        count += not is_special and (not inside or text.startswith("▁"))
+        numbers.append(None if is_special else count)
+        inside = not is_special
+    return numbers
+
+
+def word_places(tokens: Sequence[Token]) -> list[list[int]]:
+    """The places of each word's tokens (subword merging)."""
+    found: dict[int, list[int]] = {}
+    for place, token in enumerate(tokens):
+        if token.word is not None:
+            found.setdefault(token.word, []).append(place)
+    return list(found.values())
+
+
+def word_texts(tokens: Sequence[Token]) -> tuple[str, ...]:
+    return tuple(
+        "".join(tokens[place].text for place in word).strip("▁ ") for word in word_places(tokens)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
