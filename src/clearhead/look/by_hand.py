@@ -115,30 +115,17 @@ class Cell:
         first = "qkv".index(name) * config.d_model + self.head * (config.d_model // config.n_heads)
         return self.linear(self.told(path), f"W_{name.upper()}", qkv, first + self.col)
 
-    def scores(self) -> Lines:
-        q, k = self.seen("q")[self.head, self.row], self.seen("k")[self.head, self.col]
-        return self.dot(("q", q), ("k", k))
-
-    def scaled(self) -> Lines:
-        lines, d_k = self.scores(), self.seen("q").shape[-1]
-        return [*lines, (f"÷ √{d_k}", lines[-1][1] / math.sqrt(d_k))]
-
-    def masked(self) -> Lines:
-        lines = self.scaled()
-        if self.may_look()[self.col]:
-            return [*lines, ("mask: may look", lines[-1][1])]
-        return [*lines, ("mask: a later token", -math.inf)]
-
-    def may_look(self) -> NDArray[np.bool_]:
-        """Which keys the row may look at: in a decoder, none that come later."""
-        n_keys = self.seen("k").shape[1]
-        causal = self.stack == "decoder" and self.kind == "self"
-        return np.arange(n_keys) <= self.row if causal else np.ones(n_keys, dtype=bool)
-
-    def pattern(self) -> Lines:
-        lines = self.masked()
-        keys, query = self.seen("k")[self.head], self.seen("q")[self.head, self.row]
-        row = np.where(self.may_look(), keys @ query / math.sqrt(len(query)), -math.inf)
+    def weight(self) -> Lines:
+        """How much the row looks at a key, in four steps: score, scale, mask and softmax."""
+        query, keys = self.seen("q")[self.head, self.row], self.seen("k")[self.head]
+        lines = self.dot(("q", query), ("k", keys[self.col]))
+        lines.append((f"÷ √{len(query)}", lines[-1][1] / math.sqrt(len(query))))
+        is_causal = self.stack == "decoder" and self.kind == "self"
+        n_seen = self.row + 1 if is_causal else len(keys)
+        may, may_not = ("mask: may look", lines[-1][1]), ("mask: a later token", -math.inf)
+        lines.append(may if self.col < n_seen else may_not)
+        row = keys @ query / math.sqrt(len(query))
+        row[n_seen:] = -math.inf
         return [*lines, *softmax(row, self.col)]
 
     def z(self) -> Lines:
@@ -276,10 +263,10 @@ RULES: dict[str, Callable[[Cell], Lines]] = {
     "q": lambda cell: cell.projected("q"),
     "k": lambda cell: cell.projected("k"),
     "v": lambda cell: cell.projected("v"),
-    "scores": Cell.scores,
-    "scaled": Cell.scaled,
-    "masked": Cell.masked,
-    "pattern": Cell.pattern,
+    "scores": lambda cell: cell.weight()[:1],
+    "scaled": lambda cell: cell.weight()[:2],
+    "masked": lambda cell: cell.weight()[:3],
+    "pattern": Cell.weight,
     "z": Cell.z,
     "concat": Cell.concat,
     "out": Cell.out,
