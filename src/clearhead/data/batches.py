@@ -13,7 +13,6 @@ from typing import Generic, Self, TypeVar
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
-from numpy.typing import NDArray
 from torch import Tensor
 
 from clearhead.data.order import Ints, cuts, longest, mix, shuffled
@@ -126,7 +125,7 @@ def conversation_batch(store: Store, examples: Ints) -> TextBatch:
     )
 
 
-def padded_rows(ids: Ints, lengths: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+def padded_rows(ids: Ints, lengths: Ints) -> tuple[Ints, Bool[np.ndarray, "B T"]]:
     """Rows of ids, given end to end, as a rectangle with room for an end; and where it is real."""
     columns = np.arange(lengths.max() + 1)
     rectangle = np.zeros((len(lengths), len(columns)), np.int64)

@@ -33,16 +33,15 @@ Decoding = Callable[[Request, Sequence[Sentence]], Iterable[Result]]
 
 def faults(request: Request, sentence: Sentence, output: Hypothesis) -> list[str]:
     """What is wrong with an output, as the end of a sentence about it."""
-    found, ids, source = [], output.ids, sentence.source or sentence.prompt
+    ids, source = output.ids, sentence.source or sentence.prompt
     n_repeated = repetition(ids) if len(ids) - len(set(ids)) >= FEW else 0
-    if n_repeated >= NOTABLE and n_repeated > 2 * repetition(source):
-        found.append("repeated itself")
-    if sentence.source and len(ids) > 2 * len(source) + 20:
-        found.append("was far longer than its source")
     is_short = sentence.source and 3 * len(ids) < len(source) >= NOTABLE
-    if is_short and unread(request, sentence, output) > 0.5:
-        found.append("left most of its source unread")
-    return found
+    found = {
+        "repeated itself": n_repeated >= NOTABLE and n_repeated > 2 * repetition(source),
+        "was far longer than its source": sentence.source and len(ids) > 2 * len(source) + 20,
+        "left most of its source unread": is_short and unread(request, sentence, output) > 0.5,
+    }
+    return [fault for fault, holds in found.items() if holds]
 
 
 def repetition(ids: Sequence[int]) -> int:

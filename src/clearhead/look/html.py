@@ -38,9 +38,8 @@ def page(meta: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> str:
     }
     html = (PAGE / "look.html").read_text(encoding="utf-8")
     for place, filling in parts.items():
-        before, found, after = html.partition(place)
-        assert found, f"look.html has no {place}"
-        html = before + filling + after
+        assert place in html, f"look.html has no {place}"
+        html = html.replace(place, filling, 1)
     return html
 
 

@@ -4,6 +4,7 @@ With the names of its rows and columns it is a table, and a heat map.
 """
 
 import html
+import re
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -13,14 +14,21 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
-from numpy.typing import NDArray
 from torch import Tensor
 
 from clearhead.errors import ConfigError
 from clearhead.model import Edit, Trace, Transformer
 
-SQUARES = ("scores", "scaled", "masked", "pattern")
-"""What an attention has for each two positions, in the order in which they come to be."""
+HEAD = re.compile(r"(.+\..+\.(?:self|cross))\.(\d+)(\..+)?")
+AXES = {
+    **dict.fromkeys(("q", "z"), ("head", "rows", "d_k")),
+    **dict.fromkeys(("k", "v"), ("head", "keys", "d_k")),
+    **dict.fromkeys(("scores", "scaled", "masked", "pattern"), ("head", "rows", "keys")),
+    **dict.fromkeys(("pre", "hidden"), ("rows", "d_ff")),
+    **dict.fromkeys(("logits", "probs"), ("rows", "token")),
+    "classes": ("class",),
+}
+"""What the dimensions of a tensor count, by the end of its path; of all others, rows and d_model."""
 MOST_ROWS, MOST_COLUMNS, WIDEST = 24, 10, 12
 """What of a matrix is printed, and how much of each label."""
 CELL = 24
@@ -60,28 +68,16 @@ def patterns(seen: Mapping[str, Tensor], kind: str = "") -> dict[str, Float[Tens
 
 def without_head(path: str) -> tuple[str, int | None]:
     """A path and the head in it, if there is one behind `self` or `cross`."""
-    parts = path.split(".")
-    for place in range(3, len(parts)):
-        if parts[place - 1] in ("self", "cross") and parts[place].isdigit():
-            return ".".join(parts[:place] + parts[place + 1 :]), int(parts[place])
-    return path, None
+    found = HEAD.fullmatch(path)
+    return (found[1] + (found[3] or ""), int(found[2])) if found else (path, None)
 
 
 def axes_of(path: str) -> tuple[str, ...]:
-    """What the dimensions of a tensor count."""
-    stack, *middle, name = path.split(".")
-    kind = middle[-1] if middle else ""
+    """What the dimensions of a tensor count: rows and keys are positions of the source or target."""
+    stack, *_, name = path.split(".")
     own = "source" if stack == "encoder" else "target"
-    keys = "source" if kind == "cross" else own
-    if name in SQUARES:
-        return "head", own, keys
-    if kind in ("self", "cross") and name in ("q", "k", "v", "z"):
-        return "head", keys if name in "kv" else own, "d_k"
-    if name == "classes":
-        return ("class",)
-    if name in ("logits", "probs"):
-        return own, "token"
-    return own, "d_ff" if kind == "ff" and name in ("pre", "hidden") else "d_model"
+    sides = {"rows": own, "keys": "source" if ".cross." in path else own}
+    return tuple(sides.get(axis, axis) for axis in AXES.get(name, ("rows", "d_model")))
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +91,7 @@ class LabelledTensor:
     labels: tuple[tuple[str, ...], ...]
     """The name of every index, dimension by dimension."""
 
-    def __array__(self, dtype: object = None, copy: bool | None = None) -> NDArray[np.float32]:
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> Float[np.ndarray, "..."]:
         return np.array(self.values, dtype=dtype, copy=copy)  # type: ignore[call-overload, no-any-return]
 
     def at(self, axis: str, index: int) -> "LabelledTensor":

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd import grad
 
@@ -24,7 +23,7 @@ from clearhead.look.replay import Replay
 from clearhead.look.words import Token, membership, word_places, word_texts
 from clearhead.model import Edit, Trace
 
-Table = NDArray[np.float64]
+Table = Float[np.ndarray, "..."]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
