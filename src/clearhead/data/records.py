@@ -7,7 +7,6 @@ columns, or it is an error.
 
 import csv
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Literal
 
 from clearhead.data.lines import STDIN, Lines, is_pipe
 from clearhead.errors import DataError, shown
+from clearhead.text.vocabulary import SURROGATE
 
 Format = Literal["text", "tsv", "csv", "jsonl"]
 Parser = Callable[[str], Sequence[Any]]
@@ -29,7 +29,6 @@ ENDINGS: dict[str, Format] = {
 LINES_TO_GUESS_FROM = 20
 LONGEST_CSV_RECORD = 10_000
 """Lines; beyond that a quote was surely left open, and the rest of the file would be one field."""
-SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 RawRecord = tuple[str, int, str]

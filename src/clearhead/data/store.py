@@ -7,7 +7,6 @@ When the cache has outgrown its size, those go that were not used for longest (L
 
 import json
 import mmap
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -236,7 +235,7 @@ def prepare(
             builder.finish(notes)
         prune(path.parent, cache_size, keep=path)
     with suppress(OSError):  # a cache that others share may be read only
-        os.utime(path / META)
+        (path / META).touch()
     return Store(path)
 
 

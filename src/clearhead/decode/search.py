@@ -11,14 +11,11 @@ few go on for much too long do new ones come in beside them (continuous batching
 changes what comes out of it.
 """
 
-import math
 import random
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import compress
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -71,7 +68,7 @@ class Slot:
         """
         if self.request.record is not None:
             self.note(picks, self.request.record)
-        if not picks or picks[0][0] == -math.inf:
+        if not picks or picks[0][0] == -torch.inf:
             self.done = True
             return
         before, self.rows, self.totals, end = self.rows, [], [], self.end
@@ -81,13 +78,13 @@ class Slot:
             self.rows.append(node)
             self.parents.append(parent)
             self.tokens.append(token)
-            if token == end and total > -math.inf:
+            if token == end and total > -torch.inf:
                 ended = self.ranking.hypothesis(node, total, finished=True)
                 best_first = sorted([*self.finished, ended], key=lambda each: -each.score)
                 self.finished = best_first[: self.n_best]
-            self.totals.append(-math.inf if token == end else total)
+            self.totals.append(-torch.inf if token == end else total)
         limit, best = self.sentence.limit, max(self.totals)
-        self.done = self.length >= limit or best == -math.inf
+        self.done = self.length >= limit or best == -torch.inf
         if not self.done and len(self.finished) == self.n_best:
             self.done = self.ranking.best_case(best, self.length, limit) <= self.finished[-1].score
 
@@ -96,7 +93,7 @@ class Slot:
         others = [
             self.ranking.hypothesis(row, total, finished=False)
             for total, row in zip(self.totals, self.rows, strict=True)
-            if total > -math.inf
+            if total > -torch.inf
         ]
         return self.sentence, (self.finished + sorted(others, key=lambda each: -each.score))[
             : self.n_best
@@ -113,7 +110,7 @@ class Slot:
                 fate=self.fate(rank, token),
             )
             for rank, (total, parent, token, log_prob) in enumerate(picks)
-            if total > -math.inf
+            if total > -torch.inf
         ]
         record.setdefault(self.sentence.index, []).append(candidates)
 
@@ -188,7 +185,7 @@ def one_each(
 
 def totals_of(slots: Sequence[Slot], like: Float[Tensor, "N W V"]) -> Float[Tensor, "N W"]:
     """The cumulative scores of all hypotheses; sentences with fewer are filled up."""
-    return filled([slot.totals for slot in slots], -math.inf, like.device).to(like.dtype)
+    return filled([slot.totals for slot in slots], -torch.inf, like.device).to(like.dtype)
 
 
 def filled(
@@ -237,12 +234,12 @@ class Search:
         texts = torch.tensor(full, dtype=torch.long, device=self.device)
         return texts.view(len(full), width, length)  # also where nothing is written yet
 
-    def take(self, leaves: Callable[[Slot], bool] = attrgetter("done")) -> list[Result]:
+    def take(self, leaves: Callable[[Slot], bool] = lambda slot: slot.done) -> list[Result]:
         """The sentences that are done, or others, leave the batch; their outputs as they are."""
         leaving = [leaves(slot) for slot in self.slots]
         if not any(leaving):
             return []
-        results = [slot.result() for slot in compress(self.slots, leaving)]
+        results = [slot.result() for slot, goes in zip(self.slots, leaving, strict=True) if goes]
         places = staying(leaving)
         self.slots = [self.slots[place] for place in places]
         if places:

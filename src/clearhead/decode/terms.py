@@ -6,7 +6,6 @@ decoding by dynamic beam allocation, Post & Vilar 2018), and an output may only 
 every term.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -91,7 +90,7 @@ class TermSlot(Slot):
     def result(self) -> Result:
         """Outputs that hold every term; there may be none."""
         self.totals = [
-            -math.inf if progress.missing else total
+            -torch.inf if progress.missing else total
             for total, progress in zip(self.totals, self.progress, strict=True)
         ]
         return super().result()
@@ -127,7 +126,7 @@ class TermSlot(Slot):
         return [
             (value, *divmod(place, n_tokens), log_prob)
             for value, place, log_prob in zip(values, places, chosen, strict=True)
-            if value > -math.inf
+            if value > -torch.inf
         ]
 
 

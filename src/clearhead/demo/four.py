@@ -10,8 +10,7 @@ from clearhead import metrics
 from clearhead.config import Given
 from clearhead.data.examples import labelled
 from clearhead.demo.show import Show, Words
-from clearhead.look import Alignment
-from clearhead.look.labelled import Heatmap
+from clearhead.look import Alignment, Heatmap
 from clearhead.tasks import Chatbot, Classifier, Translator, Writer
 from clearhead.tasks.evaluation import evaluate_labels
 

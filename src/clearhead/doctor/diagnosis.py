@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -95,7 +94,7 @@ def examine(
             "Give files with text.",
         )
     test = survey(corpus_of(map(str, test_paths), kind), kind) if test_paths else None
-    found = findings(corpus, test or Survey(kind), partial(fetch, examples))
+    found = findings(corpus, test or Survey(kind), lambda wanted: fetch(examples, wanted))
     sides = tuple(
         summary(side, name, test.sides[number] if test else None)
         for number, (side, name) in enumerate(zip(corpus.sides, side_names(corpus), strict=True))

@@ -25,9 +25,10 @@ from clearhead.data.examples import (
     running_text,
 )
 from clearhead.data.lines import Lines, Progress, files_in, is_pipe, size_on_disk
-from clearhead.data.records import SURROGATE, Format, format_of, layout, records
+from clearhead.data.records import Format, format_of, layout, records
 from clearhead.doctor.alignment import Traits, lines_off
 from clearhead.errors import DataError
+from clearhead.text.vocabulary import SURROGATE
 
 Kind = Literal["pairs", "labelled", "text"]
 

@@ -4,7 +4,7 @@ Read `replay.py` for the value that is asked, `look.py` for the questions, `expo
 and page/ for what is shown of it.
 """
 
-from clearhead.look.labelled import LabelledTensor, replayed
+from clearhead.look.labelled import Heatmap, LabelledTensor, replayed
 from clearhead.look.look import Look
 from clearhead.look.replay import Guess
 from clearhead.look.search import SearchTree, search_tree
@@ -13,6 +13,7 @@ from clearhead.look.words import Alignment, Token, align, tokens
 __all__ = [
     "Alignment",
     "Guess",
+    "Heatmap",
     "LabelledTensor",
     "Look",
     "SearchTree",

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float, UInt8
 
 from clearhead.errors import FolderError
@@ -50,7 +49,7 @@ def frame(model: Transformer, probes: Sequence[Probe], step: int, loss: float) -
 
 def shot(model: Transformer, probe: Probe) -> dict[str, Any]:
     packed = {
-        path: (255 * pattern).round().to(torch.uint8).numpy()
+        path: (255 * pattern).round().byte().numpy()
         for path, pattern in patterns(replayed(model, probe.source, probe.target)).items()
     }
     content = b"".join(pattern.tobytes() for pattern in packed.values())

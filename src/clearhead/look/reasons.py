@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd import grad
 
 from clearhead.errors import ModelError
 from clearhead.look.labelled import LabelledTensor, as_batch, patterns
@@ -150,7 +149,9 @@ def steepness(look: Replay, rows: Sequence[int], side: str) -> Float[Tensor, "R 
         scores = log_probs(look, rows, {**look.taps, path: leaf})
         # where a score does not depend on what was read, its gradient is zero
         found = [
-            grad(score, vectors, retain_graph=True, allow_unused=True, materialize_grads=True)
+            torch.autograd.grad(
+                score, vectors, retain_graph=True, allow_unused=True, materialize_grads=True
+            )
             for score in scores
         ]
     products = [(gradient * vectors[0].detach())[0].sum(dim=-1).abs() for (gradient,) in found]
