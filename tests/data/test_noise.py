@@ -8,8 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.data.batches import Windows
-from clearhead.data.noise import Denoised, Masked, spans, taken_out
+from clearhead.data.batches import Denoised, Masked, Windows, spans, taken_out
 from clearhead.data.store import temporary_store, text_encoding
 from clearhead.text import END, MASK
 

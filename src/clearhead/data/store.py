@@ -60,7 +60,6 @@ class Encoding:
 
 
 def pair_encoding(source: TextEncoder, target: TextEncoder) -> Encoding:
-    """Two sides: source and target."""
 
     def encode(pairs: list[Pair]) -> tuple[Rows, ...]:
         sources, targets = zip(*pairs, strict=True)

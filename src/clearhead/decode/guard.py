@@ -28,7 +28,6 @@ READ = 0.1
 
 Suspect = tuple[Sentence, list[Hypothesis], list[str]]
 """A sentence, its outputs, and what is wrong with the best of them."""
-Decoding = Callable[[Request, Sequence[Sentence]], Iterable[Result]]
 
 
 def faults(request: Request, sentence: Sentence, output: Hypothesis) -> list[str]:
@@ -70,7 +69,11 @@ def unread(request: Request, sentence: Sentence, output: Hypothesis) -> float:
     return float((strongest < READ).float().mean())  # over the source's tokens
 
 
-def guarded(request: Request, suspects: Sequence[Suspect], again: Decoding) -> Iterator[Result]:
+def guarded(
+    request: Request,
+    suspects: Sequence[Suspect],
+    again: Callable[[Request, Sequence[Sentence]], Iterable[Result]],
+) -> Iterator[Result]:
     """For each suspect what a second attempt made of it, or the first where that was no worse."""
     n_blocked = min(request.options.no_repeat_ngram or RUN - 1, RUN - 1)
     blocking = replace(

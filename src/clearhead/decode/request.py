@@ -37,7 +37,6 @@ class Sentence:
     limit: int
     """The longest output, its prefix and its end token included."""
     min_length: int = 0
-    """Tokens before the output may end."""
     terms: tuple[Term, ...] = ()
     draw: int = 0
     """Which of several random outputs this is."""

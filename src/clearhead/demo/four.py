@@ -88,9 +88,8 @@ class TranslationShow(Show):
         self.say(
             "How good it is",
             f"{score.name} {score.value:.1f} on {len(test):,} held-out sentences, "
-            f"{n_right:,} of them right to the letter.",
+            f"{n_right:,} of them right to the letter.\n\nSignature: {score.signature}",
         )
-        self.say("", f"Signature: {score.signature}")
         return [
             f'translate {self.into} "{test[-1][0]}"',
             f"translate {self.into}",
@@ -195,9 +194,8 @@ class ChatShow(Show):
             "How good it is",
             f"In {len(test):,} conversations that it never saw, it is asked {len(asked):,} times "
             f"for something that it was told turns before: {n_right:,} of its answers are right "
-            "to the letter.",
+            f"to the letter.\n\nOver all it has to say there: {bot.perplexity(test)}.",
         )
-        self.say("", f"Over all it has to say there: {bot.perplexity(test)}.")
         return [
             f"chat {self.into}",
             f"chat {self.into} --temperature 1 --seed 7",

@@ -49,8 +49,6 @@ COUNT_AT_ONCE = 1_000
 
 
 class Side:
-    """What is kept of one side of a corpus."""
-
     def __init__(self) -> None:
         self.traits = Traits()
         self.digests = array("q")

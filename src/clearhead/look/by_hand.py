@@ -211,9 +211,6 @@ class Cell:
         wave = ("cos of it", math.cos(angle)) if self.col % 2 else ("sin of it", math.sin(angle))
         return [(f"{self.row} ÷ 10000^({even}/{config.d_model})", angle), wave]
 
-    def types(self) -> Lines:
-        return [("vector of segment 0", float(double(self.modules.types.weight)[0, self.col]))]
-
     def embedded(self) -> Lines:
         parts = ("tokens", "positions", "types")
         names = [name for name in parts if f"{self.part}.{name}" in self.look.seen]
@@ -242,9 +239,6 @@ class Cell:
         token = f"vector of {self.look.spell([self.col])[0]}"
         return self.dot((name, double(x)), (token, vector), head.bias, self.col)
 
-    def probs(self) -> Lines:
-        return [*self.logits(), *softmax(double(self.look.logits)[self.row], self.col)]
-
     def classes(self) -> Lines:
         """A class's score, from the one vector that stands for the whole text."""
         head, out = self.look.model.classifier, self.look.seen["encoder.out"].double()
@@ -258,7 +252,9 @@ class Cell:
 RULES: dict[str, Callable[[Cell], Lines]] = {
     "tokens": Cell.tokens,
     "positions": Cell.positions,
-    "types": Cell.types,
+    "types": lambda cell: [
+        ("vector of segment 0", float(double(cell.modules.types.weight)[0, cell.col]))
+    ],
     "embedded": Cell.embedded,
     "q": lambda cell: cell.projected("q"),
     "k": lambda cell: cell.projected("k"),
@@ -280,7 +276,10 @@ RULES: dict[str, Callable[[Cell], Lines]] = {
     "resid_mid": Cell.resid_mid,
     "resid_post": lambda cell: cell.copied(f"{cell.part}.ff.{cell.left}"),
     "logits": Cell.logits,
-    "probs": Cell.probs,
+    "probs": lambda cell: [
+        *cell.logits(),
+        *softmax(double(cell.look.logits)[cell.row], cell.col),
+    ],
     "classes": Cell.classes,
 }
 """How each tensor's numbers are made, by the last part of its path."""

@@ -19,7 +19,6 @@ from clearhead.look.replay import Replay
 from clearhead.model import Edit
 
 Taps = list[tuple[str, Edit]]
-"""What to do at which path."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from clearhead.look.search import SearchTree
 from clearhead.look.words import word_places
 from clearhead.tensors import tensor_bytes
 
-FORMAT = "clearhead-look/1"
 SHAPE = (
     "d_model",
     "n_heads",
@@ -138,7 +137,7 @@ def graph(look: Replay) -> list[dict[str, Any]]:
 def meta(look: Replay, values: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Everything but the tensors, of which it tells shapes and axes."""
     return {
-        "format": FORMAT,
+        "format": "clearhead-look/1",
         "family": look.family,
         "task": look.task,
         "model": model(look),
@@ -150,7 +149,9 @@ def meta(look: Replay, values: Mapping[str, np.ndarray]) -> dict[str, Any]:
         "segments": segments(look),
         "graph": graph(look),
         "tensors": {
-            path: {"shape": list(each.shape), **axes(look, path)} for path, each in values.items()
+            path: {"shape": list(each.shape)}
+            | ({"axes": list(axes_of(path))} if path in look.seen else {})
+            for path, each in values.items()
         },
         "steps": steps(look, range(len(look.target))),
         "beam": search(look.beam) if look.beam else None,
@@ -186,10 +187,6 @@ def model(look: Replay) -> dict[str, Any]:
         **{f"n_{name}_layers": len(stack.layers) if stack else 0 for name, stack in stacks.items()},
         "n_parameters": sum(weight.numel() for weight in look.model.parameters()),
     }
-
-
-def axes(look: Replay, path: str) -> dict[str, list[str]]:
-    return {"axes": list(axes_of(path))} if path in look.seen else {}
 
 
 def segments(look: Replay) -> dict[str, list[dict[str, Any]]]:

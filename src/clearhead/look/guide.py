@@ -5,8 +5,7 @@ from clearhead.look.by_hand import by_hand
 from clearhead.look.labelled import LabelledTensor, without_head
 from clearhead.look.replay import Replay
 
-WIDTH = 4
-"""Numbers shown of a vector."""
+N_BEST = 4
 
 
 def guide(look: Replay, picture: str = "") -> str:
@@ -114,7 +113,7 @@ def writing(look: Replay, picture: str) -> list[str]:
 def choosing(look: Replay) -> list[str]:
     row, lens = told_row(look), look.lens(1)
     alternatives = [
-        [name, *map(str, look.alternatives(number, WIDTH))]
+        [name, *map(str, look.alternatives(number, N_BEST))]
         for number, name in enumerate(look.labels("target", len(look.target)))
     ]
     layers = [
@@ -127,7 +126,7 @@ def choosing(look: Replay) -> list[str]:
         "and a softmax makes probabilities of the scores:\n",
         in_code(look, "decoder.probs", row, look.predicted[row].id),
         "What it would have said otherwise, at each step:\n",
-        markdown_table([["step", *(f"{n + 1}." for n in range(WIDTH))], *alternatives]),
+        markdown_table([["step", *(f"{n + 1}." for n in range(N_BEST))], *alternatives]),
         "And what each layer would have said, had it been the last:\n",
         markdown_table([["step", *(f"layer {n}" for n in range(len(lens[0])))], *layers]),
     ]

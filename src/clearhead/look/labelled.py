@@ -28,7 +28,7 @@ AXES = {
     **dict.fromkeys(("logits", "probs"), ("rows", "token")),
     "classes": ("class",),
 }
-"""What the dimensions of a tensor count, by the end of its path; of all others, rows and d_model."""
+"""What dimensions count, by the end of a path; those of all other tensors rows and d_model."""
 MOST_ROWS, MOST_COLUMNS, WIDEST = 24, 10, 12
 """What of a matrix is printed, and how much of each label."""
 CELL = 24
@@ -73,7 +73,7 @@ def without_head(path: str) -> tuple[str, int | None]:
 
 
 def axes_of(path: str) -> tuple[str, ...]:
-    """What the dimensions of a tensor count: rows and keys are positions of the source or target."""
+    """What the dimensions of a tensor count; rows and keys are positions of a source or target."""
     stack, *_, name = path.split(".")
     own = "source" if stack == "encoder" else "target"
     sides = {"rows": own, "keys": "source" if ".cross." in path else own}

@@ -25,7 +25,6 @@ from clearhead.model import Edit, Transformer
 
 N_ALTERNATIVES = 20
 SUBLAYERS = {"self": "self_attention", "cross": "cross_attention", "ff": "feed_forward"}
-"""The modules of a block by their names in a path."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,6 @@ class Replay:
     """The same without the edits."""
     notes: tuple[str, ...] = ()
     film: Film | None = None
-    """The heads as they formed during training."""
 
     @property
     def family(self) -> str:

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from clearhead.config import Config, Given
-from clearhead.data.batches import Batches
-from clearhead.data.noise import Denoised, Masked
+from clearhead.data.batches import Batches, Denoised, Masked
 from clearhead.data.store import Store
 from clearhead.errors import TextError, shown
 from clearhead.look import Look

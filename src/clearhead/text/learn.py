@@ -119,16 +119,14 @@ def with_merges(
 def learn_merges(texts: CountedTexts) -> list[list[str]]:
     """Merges by frequency, so that a smaller vocabulary is the beginning of a larger one."""
     texts.rust.model = BPE()
-    alphabet = sorted(BYTE_ALPHABET) if texts.empty.method == "bytes" else []
     trainer = BpeTrainer(
         vocab_size=texts.most,
         max_token_length=MAX_TOKEN,
-        initial_alphabet=alphabet,
+        initial_alphabet=sorted(BYTE_ALPHABET) if texts.empty.method == "bytes" else [],
         show_progress=False,
     )
     texts.rust.train_from_iterator(iter(texts), trainer)
-    merges: list[list[str]] = json.loads(texts.rust.to_str())["model"]["merges"]
-    return merges
+    return list(json.loads(texts.rust.to_str())["model"]["merges"])
 
 
 def learn_wordpiece(texts: CountedTexts) -> Vocabulary:
