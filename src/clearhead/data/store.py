@@ -100,11 +100,11 @@ def label_encoding(
 
 def text_encoding(tokenizer: TextEncoder) -> Encoding:
     """One side: the text and an end token, so that the side as a whole is running text."""
-
-    def encode(texts: list[str]) -> tuple[Rows, ...]:
-        return ([[*row, END] for row in tokenizer.encode_batch(texts)],)
-
-    return Encoding(encode, (tokenizer.vocab_size,), f"text {tokenizer.fingerprint}")
+    return Encoding(
+        lambda texts: ([[*row, END] for row in tokenizer.encode_batch(texts)],),
+        (tokenizer.vocab_size,),
+        f"text {tokenizer.fingerprint}",
+    )
 
 
 def conversation_encoding(tokenizer: TextEncoder) -> Encoding:

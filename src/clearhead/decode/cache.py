@@ -76,10 +76,12 @@ class TreeCache:
         n_slots = max(cache.n_slots for cache in caches)
         width = max(cache.all_seen().size(1) for cache in caches)
         # Slots are padded at their beginning, sources at their end.
-        self.seen, self.own = (
-            torch.cat([cache.all_seen(n_slots, width) for cache in caches]),
-            torch.cat([cache.tokens(n_slots) for cache in caches], dim=2),
-        )
+        own = [
+            F.pad(cache.own[..., : cache.n_slots, :], (0, 0, n_slots - cache.n_slots, 0))
+            for cache in caches
+        ]
+        self.seen = torch.cat([cache.all_seen(n_slots, width) for cache in caches])
+        self.own = torch.cat(own, dim=2)
         if self.source:
             n_source = max(cache.source[0][0].size(2) for cache in caches)
             self.source_mask = torch.cat([cache.wider_mask(n_source) for cache in caches])
@@ -106,10 +108,6 @@ class TreeCache:
             seen = self.depth.new_ones(len(self.depth), 1, self.n_slots, dtype=torch.bool)
         before, below = max(0, n_slots - self.n_slots), max(0, width - seen.size(1))
         return F.pad(seen, (before, 0, 0, below)) if before or below else seen
-
-    def tokens(self, n_slots: int) -> Float[Tensor, "L 2 N H S K"]:
-        """The keys and values so far, moved up to end at slot `n_slots`."""
-        return F.pad(self.own[..., : self.n_slots, :], (0, 0, n_slots - self.n_slots, 0))
 
     def wider_mask(self, n_source: int) -> Bool[Tensor, "N 1 1 S"]:
         """What may be looked at when the sources are padded to a width."""

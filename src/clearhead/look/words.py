@@ -128,7 +128,10 @@ def best_alignment(
         for path, pattern in patterns.items()
         for head, weights in enumerate(pattern)
     } | {path: pattern.mean(dim=0) for path, pattern in patterns.items()}
-    tables = {name: by_word(pattern, source, predicted) for name, pattern in heads.items()}
+    # Tokens to words: weights add up over a source word, and are averaged over an output word.
+    rows, columns = membership(predicted), membership(source)
+    rows = rows / rows.sum(dim=1, keepdim=True)
+    tables = {name: rows @ pattern @ columns.mT for name, pattern in heads.items()}
     best = max(tables, key=lambda name: one_to_one(tables[name]))
     weights = tables[best] / tables[best].sum(dim=1, keepdim=True).clamp_min(1e-9)
     return Alignment(
@@ -149,14 +152,6 @@ def one_to_one(weights: Float[Tensor, "T S"]) -> float:
         return 0.0
     strongest = (weights.amax(dim=side).clamp_min(UNSEEN).log().mean() for side in (0, 1))
     return float(sum(strongest))
-
-
-def by_word(
-    pattern: Float[Tensor, "T S"], source: Sequence[Token], predicted: Sequence[Token]
-) -> Float[Tensor, "U R"]:
-    """Token weights as word weights: added up over a source word, averaged over an output word."""
-    rows, columns = (membership(side) for side in (predicted, source))
-    return (rows / rows.sum(dim=1, keepdim=True)) @ pattern @ columns.mT
 
 
 def membership(tokens: Sequence[Token]) -> Float[Tensor, "W T"]:
