@@ -131,9 +131,8 @@ class Column:
     def __init__(self, path: Path, dtype: str = "<i8", *, writable: bool = False) -> None:
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         with path.open("r+b" if writable else "rb") as file:
-            is_empty = not path.stat().st_size
-            self.pages = None if is_empty else mmap.mmap(file.fileno(), 0, access=access)
-        self.values: NDArray[Any] = np.frombuffer(self.pages or b"", dtype)
+            self.pages = mmap.mmap(file.fileno(), 0, access=access)
+        self.values: NDArray[Any] = np.frombuffer(self.pages, dtype)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -146,9 +145,8 @@ class Column:
 
     def release(self) -> None:
         """Give a large file's pages back to the system, which keeps them while it has room."""
-        pages = self.pages
-        if pages is not None and len(pages) > STAYS_IN_MEMORY and hasattr(mmap, "MADV_DONTNEED"):
-            pages.madvise(mmap.MADV_DONTNEED)
+        if len(self.pages) > STAYS_IN_MEMORY and hasattr(mmap, "MADV_DONTNEED"):
+            self.pages.madvise(mmap.MADV_DONTNEED)
 
 
 class Store:
@@ -252,8 +250,7 @@ class Builder:
         self.dtypes = ["<u2" if size <= 1 << 16 else "<u4" for size in encoding.vocab_sizes]
         self.n_tokens = [0] * len(self.dtypes)
         self.n_read = self.n_kept = self.too_long = self.empty = 0
-        for side, dtype in enumerate(self.dtypes):
-            self.append(f"{side}.ids", np.zeros(0, dtype))
+        for side in range(len(self.dtypes)):
             self.append(f"{side}.offsets", np.zeros(1, "<i8"))
 
     def append(self, name: str, values: NDArray[Any]) -> None:
