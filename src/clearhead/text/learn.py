@@ -140,17 +140,6 @@ def learn_wordpiece(texts: CountedTexts) -> Vocabulary:
     return replace(texts.empty, learned=tuple(dict.fromkeys([*both, *fitting]))[:room])
 
 
-def learn_pieces(texts: CountedTexts) -> Vocabulary:
-    """Pieces of the unigram language model, the likeliest first."""
-    words = Counter[str]()
-    for text in texts:
-        words.update(word for word, _ in texts.rust.pre_tokenizer.pre_tokenize_str(" " + text))
-    room = texts.room()
-    scores = learn_unigram(words, texts.letters(room // 2), room)
-    pieces = sorted(scores, key=lambda piece: (-scores[piece], piece))
-    return replace(texts.empty, learned=tuple(pieces), scores=tuple(scores[p] for p in pieces))
-
-
 def learn_words(texts: CountedTexts) -> Vocabulary:
     """The most frequent words; those seen once are left out, so that a model meets unknown ones."""
     texts.rust.model = WordLevel(unk_token="")
@@ -170,19 +159,25 @@ def learn_characters(texts: CountedTexts) -> Vocabulary:
     return replace(texts.empty, learned=tuple(seen[: texts.room(LARGEST)]))
 
 
-def learn_unigram(words: Mapping[str, int], alphabet: Iterable[str], size: int) -> dict[str, float]:
-    """Pieces with their log probabilities, at most `size`, with every character of the alphabet."""
-    letters = sorted(alphabet)
+def learn_unigram(texts: CountedTexts) -> Vocabulary:
+    """Pieces of the unigram language model, the likeliest first, with every frequent character."""
+    words = Counter[str]()
+    for text in texts:
+        words.update(word for word, _ in texts.rust.pre_tokenizer.pre_tokenize_str(" " + text))
+    size = texts.room()
+    letters = sorted(texts.letters(size // 2))
     scores = log_probabilities(seeds(words, letters, SEEDS * size), letters)
     while True:
         counts = use(words, scores)
         scores = log_probabilities(counts, letters)
         if len(scores) <= size:
-            return scores
+            break
         losses = {piece: loss(piece, counts[piece], scores) for piece in scores if len(piece) > 1}
         worthy = sorted(losses, key=lambda piece: (-losses[piece], piece))
         room = max(size, int(len(scores) * KEPT)) - len(letters)
         scores = {piece: scores[piece] for piece in (*letters, *worthy[:room])}
+    pieces = sorted(scores, key=lambda piece: (-scores[piece], piece))
+    return replace(texts.empty, learned=tuple(pieces), scores=tuple(scores[p] for p in pieces))
 
 
 def seeds(words: Mapping[str, int], letters: list[str], size: int) -> Counter[str]:
@@ -252,7 +247,7 @@ def best_pieces(word: str, scores: Scores) -> list[str]:
 LEARNERS = {
     "bpe": learn_bpe,
     "bytes": learn_bpe,
-    "unigram": learn_pieces,
+    "unigram": learn_unigram,
     "wordpiece": learn_wordpiece,
     "words": learn_words,
     "characters": learn_characters,
