@@ -249,6 +249,9 @@ class DataConfig(Settings):
     """The training files, seen from the run folder."""
     validation_files: Annotated[tuple[str, ...], Field(strict=False, max_length=10_000)] = ()
     """Files to validate on; absent: a share of the training examples is held out."""
+    columns: Annotated[tuple[str, ...], Field(strict=False, max_length=2)] = ()
+    """Columns of tables to read, by name or by number from 1: source and target, text and label;
+    absent: found by their names or places."""
     batch_tokens: Annotated[Length, chosen_by("the data and the budget")] = 4_096
     """Tokens per batch, padding included, counted on the longer side."""
     max_length: Length = 256

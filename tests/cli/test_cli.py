@@ -141,10 +141,25 @@ def test_doctor_tells_people_in_80_columns(capsys, files, monkeypatch, tmp_path)
     assert "\x1b" not in told.out
 
 
+def test_doctor_s_exit_code_tells_of_errors_that_are_not_fixed(capsys, files, tmp_path):
+    assert main(["doctor", *files[:2]]) == 0
+    with Path(files[0]).open("ab") as file:
+        file.write(b"\xff\n")
+    with Path(files[1]).open("a") as file:
+        file.write("x\n")
+    assert main(["doctor", *files[:2]]) == 1
+    assert main(["doctor", *files[:2], "--fix", str(tmp_path / "out")]) == 0
+    with Path(files[1]).open("a") as file:
+        file.write("y\n")
+    capsys.readouterr()
+    assert main(["doctor", *files[:2]]) == 1
+    assert "--fix" not in capsys.readouterr().out
+
+
 def test_doctor_tells_programs_in_json(capsys, files):
     assert main(["doctor", *files[:2], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["examples"] == 50
-    assert main(["doctor", files[0], files[1], "--kind", "text", "--json"]) == 0
+    assert main(["doctor", files[0], files[1], "--task", "writing", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["examples"] == 100
 
 

@@ -98,6 +98,61 @@ def test_a_wrong_number_of_columns_is_refused_with_its_line(tmp_path):
     assert f"{path}:1:" in refusal(pairs(write(path, "alone\n")))
 
 
+TABLE = [("Go.", "Geh."), ("Wait!", "Warte!")]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "columns"),
+    [
+        ("t.csv", ["English,German", "Go.,Geh.", "Wait!,Warte!"], ()),
+        ("t.tsv", ["en\tde", "Go.\tGeh.", "Wait!\tWarte!"], ()),
+        ("t.tsv", ["source\ttarget", "Go.\tGeh.", "Wait!\tWarte!"], ()),
+        ("t.csv", ["id,german,english", "7,Geh.,Go.", "8,Warte!,Wait!"], ("english", "German")),
+        ("t.csv", ["id,german,english", "7,Geh.,Go.", "8,Warte!,Wait!"], ("3", "2")),
+        ("t.tsv", ["7\tGo.\t9\tGeh.", "8\tWait!\t10\tWarte!"], ()),
+        (
+            "t.tsv",
+            ["Go.\tGeh.\tCC-BY 2.0 (France) Attribution: a", "Wait!\tWarte!\tCC-BY 2.0: b"],
+            (),
+        ),
+        ("t.tsv", ["Geh.\tx\tGo.", "Warte!\ty\tWait!"], ("3", "1")),
+        ("t.jsonl", ['{"a": "Go.", "b": "Geh.", "c": ""}', '{"a": "Wait!", "b": "Warte!"}'], "ab"),
+    ],
+)
+def test_tables_as_people_have_them_are_read_by_header_place_or_columns_asked_for(
+    tmp_path, name, lines, columns
+):
+    path = tmp_path / name
+    path.write_text("".join(f"{line}\n" for line in lines))
+    assert list(pairs(path, columns=tuple(columns))) == TABLE
+
+
+@pytest.mark.parametrize(
+    ("first", "columns", "said"),
+    [
+        ("a\tb\tc", (), "expected 2 columns, found 3: a\\tb\\tc"),
+        ("a\tb\tc", ("1", "4"), "columns 1, 4 cannot be taken out of 3 columns."),
+        ("a\tb\tc", ("1",), "columns 1 cannot be taken out of 3 columns."),
+        ("a\tb\tc", ("x", "b"), "no column is called x: the first line is a\\tb\\tc"),
+        ("a\tb\tc", ("0", "1"), "columns 0, 1 cannot be taken out of 3 columns."),
+    ],
+)
+def test_columns_that_are_not_there_are_refused_with_what_there_is(tmp_path, first, columns, said):
+    path = tmp_path / "t.tsv"
+    path.write_text(f"{first}\n")
+    with pytest.raises(DataError) as error:
+        list(pairs(path, columns=columns))
+    assert str(error.value) == f"{path}:1: {said}"
+    assert "--columns" in error.value.advice or "numbers from 1 to 3" in error.value.advice
+
+
+def test_columns_of_labelled_texts_are_the_text_and_then_the_label(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("n,Mood,Review\n1,good,So lovely\n2,bad,So dull\n")
+    found = [LabelledText("So lovely", ("good",)), LabelledText("So dull", ("bad",))]
+    assert list(labelled(path, columns=("review", "mood"))) == found
+
+
 def test_bad_csv_and_json_are_refused_with_their_line(tmp_path):
     path = write(tmp_path / "t.csv", 'a,b\nc,"d\ne,f\n')
     assert f"{path}:2: a quote" in refusal(pairs(path))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clearhead.data.examples import labelled, pairs, running_text
+from clearhead.data.examples import conversations, labelled, pairs, running_text
 from clearhead.doctor import examine, fix
 from clearhead.doctor.survey import corpus_of
 from clearhead.errors import DataError
@@ -289,13 +289,16 @@ def test_real_corpora_raise_no_false_alarm_of_misalignment():
         ("t.tsv", "one day\tein Tag\ntwo days\tzwei Tage\n", "pairs"),
         ("t.csv", 'target,source\n"ein\nTag",one day\nzwei,two\n', "pairs"),
         ("t.jsonl", '{"text": "fine", "label": ["good", 1]}\n', "labelled"),
+        ("t.jsonl", '{"turns": ["Hi", "Hello!", "Bye"]}\n{"turns": ["So", ""]}\n', "conversations"),
         ("t.txt", "one\n\ntwo\n", "text"),
     ],
 )
 def test_the_doctor_sees_the_examples_that_training_reads(tmp_path, name, text, kind):
     path = tmp_path / name
     path.write_text(text)
-    read = {"pairs": pairs, "labelled": labelled, "text": running_text}[kind]
+    reads = {"pairs": pairs, "labelled": labelled, "text": running_text}
+    read = (reads | {"conversations": conversations})[kind]
+    assert examine([path]).kind == kind
     rows = corpus_of([str(path)], kind).rows()
     assert [row.example for row in rows if not row.is_header] == list(read(path))
 
@@ -307,3 +310,32 @@ def test_what_training_refuses_the_doctor_marks_as_a_fault_and_reads_on(tmp_path
     assert [row.fault is not None for row in rows] == [False, True, False]
     with pytest.raises(DataError, match=str(rows[1].fault())):
         list(pairs(path))
+
+
+def test_columns_are_read_as_training_reads_them_also_when_fixed(tmp_path):
+    path = tmp_path / "t.tsv"
+    path.write_text("1\tone day\tein Tag\n2\tone day\tein Tag\n3\ttwo\tzwei\n3\ttwo\n")
+    diagnosis = examine([path], columns=("2", "3"))
+    found = {finding.name: finding.count for finding in diagnosis.findings}
+    assert found["duplicates"] == found["broken records"] == 1
+    fixed = fix(diagnosis, tmp_path / "out")
+    assert fixed.kept == 2
+    assert (tmp_path / "out" / "t.tsv").read_text() == "1\tone day\tein Tag\n3\ttwo\tzwei\n"
+
+
+def test_a_file_of_nothing_but_faults_is_not_fixed_into_an_empty_one(tmp_path):
+    path = tmp_path / "t.tsv"
+    path.write_text("a\tb\n" + "a\tb\tc\n" * 3)
+    diagnosis = examine([path])
+    fix(diagnosis, tmp_path / "out")  # one is good
+    path.write_text("a\t\nb\t\n")
+    with pytest.raises(DataError, match="nothing would be left"):
+        fix(examine([path]), tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_files_of_unequal_length_are_not_offered_a_fix(tmp_path):
+    (tmp_path / "a.en").write_text("one\ntwo\n")
+    (tmp_path / "a.de").write_text("eins\n")
+    diagnosis = examine([tmp_path / "a.en", tmp_path / "a.de"])
+    assert not diagnosis.can_be_fixed

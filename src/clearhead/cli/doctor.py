@@ -6,16 +6,31 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from clearhead.cli import options
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from clearhead.doctor import Diagnosis, Finding, Fixed
+    from clearhead.doctor.survey import Kind
 
 BARS = " ▁▂▃▄▅▆▇█"
 MARKS = {"error": ("✗", "bold red"), "warning": ("!", "bold magenta"), "note": ("·", "bold")}
 """Colours that can be read on light and on dark; the sign alone tells as much."""
 WIDEST = 12
-COUNTED = {"pairs": "pairs", "labelled": "labelled texts", "text": "lines"}
+COUNTED = {
+    "pairs": "pairs",
+    "labelled": "labelled texts",
+    "conversations": "conversations",
+    "text": "lines",
+}
+KINDS: "dict[str, Kind]" = {
+    "translation": "pairs",
+    "chat": "conversations",
+    "classification": "labelled",
+    "writing": "text",
+}
+"""What the files of each task hold."""
 
 
 def doctor(
@@ -33,17 +48,21 @@ def doctor(
             metavar="FOLDER", help="Write the files without faulty lines into this folder."
         ),
     ] = None,
-    kind: Annotated[
-        Literal["pairs", "labelled", "text"] | None,
-        typer.Option(help="What the files hold, if it is guessed wrongly."),
+    task: Annotated[
+        Literal["translation", "chat", "classification", "writing"] | None,
+        typer.Option(metavar="TASK", help="What the files are for, if it is guessed wrongly."),
     ] = None,
+    columns: options.Columns = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON instead of tables.")] = False,
 ) -> None:
     """Examine a corpus: what is wrong with it, and what to do.
 
+    The exit code is 1 if there are errors and they are not fixed.
+
     - `clearhead doctor train.en train.de`
     - `clearhead doctor train.en train.de --test test.en test.de --fix cleaned`
     - `clearhead doctor labels.tsv --json`
+    - `clearhead doctor talk.jsonl --task chat`
     """
     from rich.console import Console
     from rich.progress import Progress
@@ -53,12 +72,13 @@ def doctor(
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("Reading", total=None)
+        reading = bar.add_task("Reading", total=None)
         diagnosis = examine(
             files,
             test or [],
-            kind=kind,
-            progress=lambda _, done, size: bar.update(task, completed=done, total=size or None),
+            kind=KINDS[task] if task else None,
+            columns=columns or (),
+            progress=lambda _, done, size: bar.update(reading, completed=done, total=size or None),
         )
     fixed = write_fixed(diagnosis, fix) if fix else None
     if as_json:
@@ -66,6 +86,8 @@ def doctor(
         typer.echo(json.dumps(values, ensure_ascii=False, indent=2))
     else:
         print_diagnosis(diagnosis, fixed, Console(highlight=False, markup=False))
+    if not fixed and any(finding.severity == "error" for finding in diagnosis.findings):
+        raise typer.Exit(1)
 
 
 def print_diagnosis(diagnosis: "Diagnosis", fixed: "Fixed | None", console: "Console") -> None:
@@ -115,14 +137,10 @@ def remarks(diagnosis: "Diagnosis") -> list[str]:
     ]
     if diagnosis.labels:
         listed = ", ".join(
-            f"{label} {count:,}" for label, count in list(diagnosis.labels.items())[:6]
+            f'"{label}" ({count:,})' for label, count in list(diagnosis.labels.items())[:6]
         )
         more = ", …" if len(diagnosis.labels) > 6 else ""
         said.append(f"{len(diagnosis.labels):,} labels: {listed}{more}.")
-    rare = [
-        f"{side.characters_seen_once:,} of {side.distinct_characters:,}" for side in diagnosis.sides
-    ]
-    said.append(f"Characters seen only once: {' and '.join(rare)}.")
     unseen = [
         f"{side.unseen_words:.1%}" for side in diagnosis.sides if side.unseen_words is not None
     ]
@@ -163,5 +181,6 @@ def verdict(diagnosis: "Diagnosis", fixed: "Fixed | None") -> str:
     parts = [
         f"{n} {name}{'s' if n > 1 else ''}" for n, name in zip(counts, MARKS, strict=True) if n
     ]
-    remedy = " `--fix FOLDER` writes the files without the faulty lines." if any(counts[:2]) else ""
+    is_fixable = any(counts[:2]) and diagnosis.can_be_fixed
+    remedy = " `--fix FOLDER` writes the files without the faulty lines." if is_fixable else ""
     return f"{', '.join(parts)}.{remedy}"

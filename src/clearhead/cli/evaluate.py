@@ -18,6 +18,7 @@ def evaluate(
             metavar="FILES", help="A test set, in the form that the run was trained on."
         ),
     ],
+    columns: options.Columns = None,
     beam: options.Beam = None,
     output: Annotated[
         Path | None,
@@ -38,7 +39,7 @@ def evaluate(
     user = tasks.load(run, checkpoint=checkpoint)
     changed = beam is not None or settings
     decode = options.decode_config(user.config, settings, beam=beam) if changed else None
-    found = tasks.evaluate(user, files, decode)
+    found = tasks.evaluate(user, files, decode, columns=columns or ())
     if output and not found.lines:
         raise ConfigError("--output: this test has no outputs to write.", "Leave it out.")
     if output:

@@ -66,6 +66,13 @@ DecodeSettings = Annotated[
 Into = Annotated[
     Path | None, typer.Option(metavar="RUN", help="The run folder to make or to resume.")
 ]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMNS",
+        help="Columns of tables to read, by name or number: source target, or text label.",
+    ),
+]
 ValidationFiles = Annotated[
     list[str] | None,
     typer.Option(

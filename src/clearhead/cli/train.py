@@ -4,15 +4,12 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from clearhead.cli import options
-from clearhead.errors import ConfigError, FolderError
-
-if TYPE_CHECKING:
-    from clearhead.config import Given
+from clearhead.errors import FolderError
 
 
 def train(
@@ -30,6 +27,7 @@ def train(
         ),
     ] = None,
     validation: options.ValidationFiles = None,
+    columns: options.Columns = None,
     budget: options.TimeBudget = None,
     size: options.Size = None,
     start: options.Start = None,
@@ -42,7 +40,7 @@ def train(
     """Train a model, or resume a run that was interrupted. The same command does both.
 
     - `clearhead train train.en train.de --into runs/en-de --budget 45m`
-    - `clearhead train pairs.tsv --into runs/en-de --set train.seed=7`
+    - `clearhead train pairs.tsv --columns English German --into runs/en-de --set train.seed=7`
     - `clearhead train talk.jsonl --task chat --into runs/chat --budget 20m`
     - `clearhead train books/*.txt --task writing --into runs/bard --budget 1h`
     - `clearhead train runs/en-de`
@@ -50,11 +48,19 @@ def train(
     - `clearhead train reviews.tsv --task classification --from runs/books --into runs/mood`
     """
     from clearhead.cli.display import train_and_watch
-    from clearhead.config import Config
+    from clearhead.config import Config, assigned
     from clearhead.folder import RunFolder
+    from clearhead.tasks.fit import request
 
-    given, folder = asked(
-        files, into, validation=validation, budget=budget, size=size, start=start, sets=settings
+    given, folder = request(
+        files,
+        into,
+        validation=validation or (),
+        columns=columns or (),
+        budget=budget,
+        size=size,
+        start=start,
+        settings=assigned(settings or ()),
     )
     run = RunFolder(folder)
     known = run.config() if run.exists() else Config(task=given.get("task", "translation"))
@@ -75,6 +81,7 @@ def pretrain(
         ),
     ] = "masked",
     validation: options.ValidationFiles = None,
+    columns: options.Columns = None,
     budget: options.TimeBudget = None,
     size: options.Size = None,
     start: options.Start = None,
@@ -89,59 +96,24 @@ def pretrain(
     - `clearhead pretrain books/*.txt --objective denoise --into runs/books` (then translate)
     """
     from clearhead.cli.display import train_and_watch
-    from clearhead.config import layered
+    from clearhead.config import assigned, layered
     from clearhead.folder import RunFolder
+    from clearhead.tasks.fit import request
     from clearhead.tasks.pretraining import OBJECTIVES
 
-    given, folder = asked(
-        files, into, validation=validation, budget=budget, size=size, start=start, sets=settings
+    given, folder = request(
+        files,
+        into,
+        validation=validation or (),
+        columns=columns or (),
+        budget=budget,
+        size=size,
+        start=start,
+        settings=assigned(settings or ()),
     )
     if not RunFolder(folder).exists():
         given = layered(given, {"model": {"family": OBJECTIVES[objective]}})
     train_and_watch("pretraining", given, folder, quiet=quiet)
-
-
-def asked(
-    files: list[str],
-    into: Path | None,
-    *,
-    validation: list[str] | None,
-    budget: str | None,
-    size: str | None,
-    start: Path | None,
-    sets: list[str] | None,
-) -> "tuple[Given, Path]":
-    """The settings that a command line gives, and the folder that it means."""
-    from clearhead.config import DataConfig, Given, assigned, layered, read_given
-    from clearhead.folder import RunFolder
-
-    given: Given = {}
-    origin = Path()
-    if len(files) == 1 and into is None and RunFolder(files[0]).exists():
-        files, into = [], Path(files[0])
-    elif len(files) == 1 and files[0].endswith(".toml"):
-        given, origin, files = read_given(Path(files[0])), Path(files[0]).parent, []
-    if into is None:
-        raise ConfigError(
-            "There is no folder to train into.", "Give one, for example: --into runs/my-model"
-        )
-    data = DataConfig(**layered(given).get("data", {}))
-    paths = {
-        "files": [*map(Path, files)] or [origin / file for file in data.files],
-        "validation_files": [*map(Path, validation or ())]
-        or [origin / file for file in data.validation_files],
-    }
-    train = {"budget": budget, "start": os.path.relpath(start, into) if start else None}
-    options = {
-        "data": {
-            name: [os.path.relpath(path, into) for path in each]
-            for name, each in paths.items()
-            if each
-        },
-        "train": {name: value for name, value in train.items() if value is not None},
-        **({"size": size} if size else {}),
-    }
-    return layered(given, options, assigned(sets or ())), into
 
 
 def demo(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from clearhead.data.lines import Errors, Lines, Notes, files_in, is_pipe
-from clearhead.data.records import format_of, layout, records
+from clearhead.data.records import Fields, format_of, records
 from clearhead.errors import DataError, shown
 
 E = TypeVar("E")
@@ -137,15 +137,19 @@ class Examples(Generic[E]):
         return {path: note for lines in self.sources for path, note in lines.notes.items()}
 
 
-def pairs(*paths: str | Path, errors: Errors = "strict") -> Examples[Pair]:
-    """Pairs from parallel files, two or more by their endings, or from tables with two fields."""
+def pairs(
+    *paths: str | Path, columns: Sequence[str] = (), errors: Errors = "strict"
+) -> Examples[Pair]:
+    """Pairs from parallel files, two or more by their endings, or from tables with two fields.
+
+    Here and below, `columns` says which columns or fields of tables to read, by name or number.
+    """
     sides = parallel_files(paths)
     if sides is None:
         return from_tables(
             paths,
             lambda cells: Pair(*map(text_in, cells)),
-            known=PAIR_NAMES,
-            order=(0, 1),
+            fields=Fields(PAIR_NAMES, (0, 1), columns),
             errors=errors,
         )
     both = [(Lines(source, errors), Lines(target, errors)) for source, target in sides]
@@ -155,32 +159,38 @@ def pairs(*paths: str | Path, errors: Errors = "strict") -> Examples[Pair]:
     )
 
 
-def labelled(*paths: str | Path, errors: Errors = "strict") -> Examples[LabelledText]:
+def labelled(
+    *paths: str | Path, columns: Sequence[str] = (), errors: Errors = "strict"
+) -> Examples[LabelledText]:
     """Texts with labels from tables: TSV is label, tab, text; commas without spaces part labels."""
     return from_tables(
         paths,
         lambda cells: LabelledText(text_in(cells[0]), labels_in(cells[1])),
-        known=LABEL_NAMES,
-        order=(1, 0),
+        fields=Fields(LABEL_NAMES, (1, 0), columns),
         errors=errors,
     )
 
 
-def conversations(*paths: str | Path, errors: Errors = "strict") -> Examples[Conversation]:
+def conversations(
+    *paths: str | Path, columns: Sequence[str] = (), errors: Errors = "strict"
+) -> Examples[Conversation]:
     """Conversations from JSONL with a list of turns, or from pairs of question and answer."""
     files = [file for path in paths for file in files_in(path)]
     if files and all(format_of(file) == "jsonl" for file in files):
         return from_tables(
             files,
             lambda cells: Conversation(turns_in(cells)),
-            known=(*TURN_NAMES, *PAIR_NAMES),
-            order=(0,),
+            fields=Fields((*TURN_NAMES, *PAIR_NAMES), (0,), columns),
             errors=errors,
         )
-    return pairs(*files, errors=errors).in_parts(lambda pair: [Conversation(tuple(pair))])
+    return pairs(*files, columns=columns, errors=errors).in_parts(
+        lambda pair: [Conversation(tuple(pair))]
+    )
 
 
-def running_text(*paths: str | Path, errors: Errors = "strict") -> Examples[str]:
+def running_text(
+    *paths: str | Path, columns: Sequence[str] = (), errors: Errors = "strict"
+) -> Examples[str]:
     """The lines of plain files as they stand, empty ones too, or one field of JSONL and CSV."""
     files = [file for path in paths for file in files_in(path)]
     tables = [f for f in files if f.removesuffix(".gz").endswith((".jsonl", ".ndjson", ".csv"))]
@@ -188,8 +198,7 @@ def running_text(*paths: str | Path, errors: Errors = "strict") -> Examples[str]
         return from_tables(
             files,
             lambda cells: text_in(cells[0]),
-            known=TEXT_NAMES,
-            order=(0,),
+            fields=Fields(TEXT_NAMES, (0,), columns),
             errors=errors,
         )
     if tables:
@@ -204,8 +213,7 @@ def from_tables(
     paths: Iterable[str | Path],
     make: Callable[[Sequence[Any]], E],
     *,
-    known: Sequence[tuple[str, ...]],
-    order: Sequence[int],
+    fields: Fields,
     errors: Errors,
 ) -> Examples[E]:
     """Examples from files of records; each file may have its own format and header."""
@@ -218,7 +226,7 @@ def from_tables(
             row: Row[E] = Row((path,), number, (raw,))
             try:
                 if parse is None:
-                    parse, is_header = layout(form, raw, known, order)
+                    parse, is_header = fields.layout(form, raw)
                     if is_header:
                         yield row
                         continue

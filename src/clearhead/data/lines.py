@@ -220,6 +220,6 @@ def invalid_utf8(data: bytes, at: int, path: str, number: int) -> DataError:
     return DataError(
         f"{path}:{line}: not UTF-8 at byte offset {offset} of the line: "
         f"{data[at : at + 4].hex(' ')}.",
-        "Convert the file (iconv -f latin1 -t utf-8), have `clearhead doctor --fix` leave the line "
-        "out, or read with errors=replace.",
+        "Convert the file (iconv -f latin1 -t utf-8), or have `clearhead doctor --fix` leave the "
+        "line out.",
     )

@@ -2,12 +2,15 @@
 
 TSV has no quotes: a tab always parts two columns. CSV follows RFC 4180, so a quoted field may hold
 commas, quotes and newlines. JSONL is one object per line. Every record has the same number of
-columns, or it is an error.
+columns, or it is an error. A first line with known names, or with those of two languages, is a
+header.
 """
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +30,19 @@ ENDINGS: dict[str, Format] = {
     ".ndjson": "jsonl",
 }
 LINES_TO_GUESS_FROM = 20
+LANGUAGE_NAMES = """
+arabic bulgarian catalan chinese croatian czech danish dutch english esperanto estonian finnish
+french german greek hebrew hindi hungarian indonesian irish italian japanese korean latin latvian
+lithuanian norwegian persian polish portuguese romanian russian serbian slovak slovenian spanish
+swedish thai turkish ukrainian vietnamese welsh
+deutsch englisch français anglais español inglés italiano português nederlands svenska
+ar bg ca cs da de el en eo es et fa fi fr ga he hi hr hu it ja ko la lt lv nl no pl pt ro ru sk
+sl sr sv th tr uk vi zh eng deu ger fra fre spa ita por nld rus jpn zho
+"""
+LANGUAGES = set(LANGUAGE_NAMES.split())
+"""What the columns of a table of translations may be called."""
+ATTRIBUTION = re.compile(r"CC[- ]BY|Attribution|tatoeba\.org", re.IGNORECASE)
+"""What stands in the third column of pairs as Tatoeba's are passed on: who wrote them."""
 LONGEST_CSV_RECORD = 10_000
 """Lines; beyond that a quote was surely left open, and the rest of the file would be one field."""
 
@@ -85,30 +101,98 @@ def open_quote(path: str, line: int) -> DataError:
     )
 
 
-def layout(
-    form: Format, first: str, known: Sequence[tuple[str, ...]], order: Sequence[int]
-) -> tuple[Parser, bool]:
-    """How to read a file whose first record is `first`, and whether that is a header.
+@dataclass(frozen=True)
+class Fields:
+    """Which fields of a record make an example: those that are asked for, or found by their names."""
 
-    Fields are found by names that are `known`; without names in sight a table has one column for
-    each field, in `order`. A CSV whose first record holds known names has a header; a TSV has none:
-    its first line may well be an example.
-    """
-    if form == "jsonl":
-        return json_parser(first, known), False
-    split = SPLITTERS[form]
-    cells = split(first)
-    header = match(known, [cell.strip().lower() for cell in cells]) if form == "csv" else None
-    columns, width = (header, len(cells)) if header else (list(order), len(order))
-    return cell_parser(split, columns, width), header is not None
+    known: Sequence[tuple[str, ...]]
+    """Sets of names, each of which tells what its fields are for, in the order of an example."""
+    order: Sequence[int]
+    """Where the fields of an example stand in a table without names."""
+    asked: Sequence[str] = ()
+    """Columns by number, counted from 1, or by name, in the order of an example."""
+
+    def layout(self, form: Format, first: str) -> tuple[Parser, bool]:
+        """How to read a file whose first record is `first`, and whether that is a header."""
+        if form == "jsonl":
+            return json_parser(self.json_names(json_object(first))), False
+        split = SPLITTERS[form]
+        cells = split(first)
+        names = [cell.strip().lower() for cell in cells]
+        header = match([self.asked_names] if self.asked_names else self.known, names)
+        if not self.asked_names:
+            header = header or languages(names, self.order)
+        if self.asked_names and header is None:
+            raise DataError(
+                f"no column is called {shown(self.asked_names[0])}: the first line is {shown(first)}",
+                "Name columns of the first line, or give their numbers: --columns 1 2",
+            )
+        numbers = self.numbers(len(cells)) or header or self.places(cells)
+        if numbers is None:
+            raise DataError(
+                f"expected {len(self.order)} columns, found {len(cells)}: {shown(first)}",
+                "Say which to read, for example: --columns 1 2",
+            )
+        return cell_parser(split, numbers, len(cells)), header is not None
+
+    @property
+    def asked_names(self) -> tuple[str, ...]:
+        return () if all(map(str.isdecimal, self.asked)) else tuple(map(str.lower, self.asked))
+
+    def numbers(self, n_cells: int) -> list[int] | None:
+        """The columns asked for by number."""
+        if self.asked_names or not self.asked:
+            return None
+        numbers = [int(number) - 1 for number in self.asked]
+        if len(numbers) != len(self.order) or not all(0 <= n < n_cells for n in numbers):
+            raise DataError(
+                f"columns {', '.join(self.asked)} cannot be taken out of {n_cells} columns.",
+                f"Give {len(self.order)} numbers from 1 to {n_cells}.",
+            )
+        return numbers
+
+    def places(self, cells: Sequence[str]) -> list[int] | None:
+        """Where the fields stand in a table without names, also in those that Tatoeba offers."""
+        if len(cells) == len(self.order):
+            return list(self.order)
+        if len(self.order) == 2 and len(cells) == 3 and ATTRIBUTION.search(cells[2]):
+            return [0, 1]
+        are_numbered = len(cells) == 4 and cells[0].isdecimal() and cells[2].isdecimal()
+        return [1, 3] if len(self.order) == 2 and are_numbered else None
+
+    def json_names(self, entry: Mapping[str, Any]) -> list[str]:
+        """Names asked for or known, or else the only texts there are: {"en": …, "de": …}."""
+        lowered = {name.lower(): name for name in entry}
+        for wanted in (tuple(map(str.lower, self.asked)),) if self.asked else self.known:
+            if set(wanted) <= lowered.keys():
+                return [lowered[name] for name in wanted]
+        texts = [name for name, value in entry.items() if isinstance(value, str) and name != "id"]
+        if len(texts) == len(self.known[0]) > 1 and not self.asked:
+            return texts
+        examples = " or ".join("/".join(wanted) for wanted in self.known[:3])
+        raise DataError(
+            f"which fields are meant? Found {shown(', '.join(entry))}.",
+            f"Call them {examples}, or say which to read: --columns NAMES",
+        )
 
 
 def match(known: Sequence[tuple[str, ...]], names: Sequence[str]) -> list[int] | None:
     """Where the first set of known names stands that is complete."""
     return next(
-        ([names.index(name) for name in wanted] for wanted in known if set(wanted) <= set(names)),
+        (
+            [names.index(name) for name in wanted]
+            for wanted in known
+            if wanted and set(wanted) <= set(names)
+        ),
         None,
     )
+
+
+def languages(names: Sequence[str], order: Sequence[int]) -> list[int] | None:
+    """Where the names of two languages stand in what may be the header of a table of pairs."""
+    found = [place for place, name in enumerate(names) if name in LANGUAGES]
+    is_header = tuple(order) == (0, 1) and len(found) == len({names[place] for place in found}) == 2
+    return found if is_header else None
 
 
 def split_csv(raw: str) -> list[str]:
@@ -144,9 +228,8 @@ def cell_parser(split: Callable[[str], list[str]], columns: Sequence[int], width
     return parse
 
 
-def json_parser(first: str, known: Sequence[tuple[str, ...]]) -> Parser:
-    """Takes the fields out of an object; those of the first one decide which are meant."""
-    names = json_names(json_object(first), known)
+def json_parser(names: Sequence[str]) -> Parser:
+    """Takes these fields out of an object."""
 
     def parse(raw: str) -> list[Any]:
         entry = json_object(raw)
@@ -159,22 +242,6 @@ def json_parser(first: str, known: Sequence[tuple[str, ...]]) -> Parser:
         return [entry[name] for name in names]
 
     return parse
-
-
-def json_names(entry: dict[str, Any], known: Sequence[tuple[str, ...]]) -> list[str]:
-    """Known names, or else the only texts that there are, such as {"en": …, "de": …}."""
-    lowered = {name.lower(): name for name in entry}
-    for wanted in known:
-        if set(wanted) <= lowered.keys():
-            return [lowered[name] for name in wanted]
-    texts = [name for name, value in entry.items() if isinstance(value, str) and name != "id"]
-    if len(texts) == len(known[0]) and len(texts) > 1:
-        return texts
-    examples = " or ".join("/".join(wanted) for wanted in known[:3])
-    raise DataError(
-        f"which fields are meant? Found {shown(', '.join(entry))}.",
-        f"Call them {examples}.",
-    )
 
 
 def json_object(raw: str) -> dict[str, Any]:

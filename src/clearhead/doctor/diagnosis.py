@@ -48,6 +48,8 @@ class Diagnosis:
 
     paths: tuple[str, ...]
     kind: Kind
+    columns: tuple[str, ...]
+    """Which columns of tables were read, where that was said."""
     examples: int
     test_examples: int | None
     labels: dict[str, int]
@@ -55,6 +57,11 @@ class Diagnosis:
     """By file, what reading put right quietly, such as CR LF."""
     sides: tuple[SideSummary, ...]
     findings: tuple[Finding, ...]
+
+    @property
+    def can_be_fixed(self) -> bool:
+        """Leaving lines out of one file only would be guessing which."""
+        return all(finding.name != "lines without a partner" for finding in self.findings)
 
     def as_dict(self) -> dict[str, Any]:
         """The same for programs; which examples are at fault is told by counts and first lines."""
@@ -78,6 +85,7 @@ def examine(
     test_paths: Sequence[str | Path] = (),
     *,
     kind: Kind | None = None,
+    columns: Sequence[str] = (),
     progress: Progress = lambda *_: None,
 ) -> Diagnosis:
     """One pass over the files, then a look at the first line of every fault.
@@ -86,14 +94,14 @@ def examine(
     """
     names = [str(path) for path in paths]
     kind = kind or kind_of(names)
-    examples = corpus_of(names, kind)
+    examples = corpus_of(names, kind, columns)
     corpus = survey(examples, kind, progress)
     if not len(corpus):
         raise DataError(
             f"{shown(', '.join(names))}: nothing to examine, the files are empty.",
             "Give files with text.",
         )
-    test = survey(corpus_of(map(str, test_paths), kind), kind) if test_paths else None
+    test = survey(corpus_of(map(str, test_paths), kind, columns), kind) if test_paths else None
     found = findings(corpus, test or Survey(kind), lambda wanted: fetch(examples, wanted))
     sides = tuple(
         summary(side, name, test.sides[number] if test else None)
@@ -102,6 +110,7 @@ def examine(
     return Diagnosis(
         paths=tuple(names),
         kind=kind,
+        columns=tuple(columns),
         examples=len(corpus),
         test_examples=len(test) if test else None,
         labels=dict(corpus.labels.most_common()),
@@ -181,12 +190,12 @@ def fix(diagnosis: Diagnosis, out: str | Path) -> Fixed:
 
     Files appear only when all are complete. Nothing that exists is written over.
     """
-    if any(finding.name == "lines without a partner" for finding in diagnosis.findings):
+    if not diagnosis.can_be_fixed:
         raise DataError(
             "Files of unequal length cannot be fixed by leaving lines out: which ones is a guess.",
             "Make both files anew from one table, then run the doctor again.",
         )
-    examples = corpus_of(diagnosis.paths, diagnosis.kind)
+    examples = corpus_of(diagnosis.paths, diagnosis.kind, diagnosis.columns)
     if any(map(is_pipe, examples.paths)):
         raise DataError(
             "What came through a pipe cannot be read again to fix it.",
@@ -206,6 +215,12 @@ def fix(diagnosis: Diagnosis, out: str | Path) -> Fixed:
     for finding in diagnosis.findings:
         left_out[finding.name] = int(np.count_nonzero(finding.left_out & ~drop))
         drop |= finding.left_out
+    if drop.all():
+        raise DataError(
+            f"None of the {len(drop):,} examples is without a fault: nothing would be left.",
+            "Look at the findings: often one setting is wrong for all, such as the columns to read "
+            "(--columns).",
+        )
     make_folder(Path(out))
     write_kept(examples, targets, drop)
     return Fixed(

@@ -200,7 +200,7 @@ CHECKS = (
         "duplicates",
         "warning",
         repeated,
-        "Text seen often is learned by heart; the first of each may stay.",
+        "They count more than others in training; --fix keeps the first of each.",
     ),
     Check(
         "copies",
@@ -255,8 +255,12 @@ CHECKS = (
 )
 """In the order of their gravity."""
 
-NATURAL_IN_TEXT = ("empty lines", "duplicates", "wrong script")
-"""In running text, empty lines part paragraphs, short lines come back, and others are quoted."""
+NATURAL_IN_TEXT = {
+    "empty lines": "They part paragraphs, and are learned as such.",
+    "duplicates": "Short lines come back in running text; they are kept.",
+    "wrong script": "Quotations, perhaps; they are kept.",
+}
+"""What is no fault in running text, and why."""
 
 
 def findings(
@@ -291,7 +295,7 @@ def finding(check: Check, corpus: Survey, marks: NDArray[Any], row: Row[Any] | N
         path=path,
         line=line,
         example=excerpt(row, side) if row else "",
-        advice=check.advice.format(value=value),
+        advice=NATURAL_IN_TEXT[check.name] if is_natural else check.advice.format(value=value),
         left_out=(marks != 0) & (check.is_dropped and not is_natural),
     )
 

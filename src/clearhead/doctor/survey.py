@@ -16,21 +16,24 @@ from numpy.typing import NDArray
 from clearhead.data.examples import (
     LABEL_NAMES,
     LINE_ENDS_ELSEWHERE,
+    TURN_NAMES,
+    Conversation,
     Examples,
     LabelledText,
     Pair,
     Row,
+    conversations,
     labelled,
     pairs,
     running_text,
 )
 from clearhead.data.lines import Lines, Progress, files_in, is_pipe, size_on_disk
-from clearhead.data.records import Format, format_of, layout, records
+from clearhead.data.records import Fields, Format, format_of, records
 from clearhead.doctor.alignment import Traits, lines_off
 from clearhead.errors import DataError
 from clearhead.text.vocabulary import SURROGATE
 
-Kind = Literal["pairs", "labelled", "text"]
+Kind = Literal["pairs", "labelled", "conversations", "text"]
 
 LINE_END_ELSEWHERE = re.compile(f"[{LINE_ENDS_ELSEWHERE}]")
 LINES_TO_GUESS_FROM = 1_000
@@ -119,11 +122,16 @@ class Survey:
         return paths[min(side, len(paths) - 1)], self.lines[index]
 
 
-def texts_of(example: Pair | LabelledText | str) -> tuple[str, ...]:
-    """The sides of an example; several labels are one text."""
-    if isinstance(example, str):
-        return (example,)
-    return (example[0], ",".join(example.labels)) if isinstance(example, LabelledText) else example
+def texts_of(example: Pair | LabelledText | Conversation | str) -> tuple[str, ...]:
+    """The sides of an example; several labels are one text, and so is a conversation."""
+    match example:
+        case str():
+            return (example,)
+        case Conversation():
+            return ("\n".join(example.turns),)
+        case LabelledText():
+            return (example.text, ",".join(example.labels))
+    return example
 
 
 def first_with(pattern: re.Pattern[str], texts: Sequence[str]) -> int:
@@ -157,7 +165,7 @@ def script_of(text: str) -> int:
 
 
 def kind_of(paths: Sequence[str]) -> Kind:
-    """Pairs, labelled texts or running text, as the files look."""
+    """Pairs, labelled texts, conversations or running text, as the files look."""
     files = [file for path in paths for file in files_in(path)]
     form = format_of(files[0])
     if form == "text":
@@ -167,7 +175,18 @@ def kind_of(paths: Sequence[str]) -> Kind:
         return "pairs"
     found = records(Lines(files[0], "surrogateescape"), form)
     sample = [raw for _, _, raw in islice(found, LINES_TO_GUESS_FROM)]
+    if form == "jsonl" and sample and is_laid_out(Fields(TURN_NAMES, (0,)), form, sample[0]):
+        return "conversations"
     return "labelled" if looks_labelled(form, sample) else "pairs"
+
+
+def is_laid_out(fields: Fields, form: Format, first: str) -> bool:
+    """Whether the first record names the fields, as a header or as an object."""
+    try:
+        _, has_header = fields.layout(form, first)
+    except DataError:
+        return False
+    return has_header or form == "jsonl"
 
 
 def looks_labelled(form: Format, sample: Sequence[str]) -> bool:
@@ -178,21 +197,18 @@ def looks_labelled(form: Format, sample: Sequence[str]) -> bool:
         cells = [raw.split("\t") for raw in sample if raw.count("\t") == 1]
         is_short = sum(len(label) for label, _ in cells) * 2 < sum(len(text) for _, text in cells)
         return is_short and len({label for label, _ in cells}) * 5 < len(cells)
-    try:
-        _, has_header = layout(form, sample[0], LABEL_NAMES, (1, 0))
-    except DataError:
-        return False
-    return has_header or form == "jsonl"
+    return is_laid_out(Fields(LABEL_NAMES, (1, 0)), form, sample[0])
 
 
-def corpus_of(paths: Iterable[str], kind: Kind) -> Examples[Any]:
+def corpus_of(paths: Iterable[str], kind: Kind, columns: Sequence[str] = ()) -> Examples[Any]:
     """The examples as training reads them, but invalid bytes stay recoverable."""
     read: dict[Kind, Callable[..., Examples[Any]]] = {
         "pairs": pairs,
         "labelled": labelled,
+        "conversations": conversations,
         "text": running_text,
     }
-    return read[kind](*paths, errors="surrogateescape")
+    return read[kind](*paths, columns=columns, errors="surrogateescape")
 
 
 def survey(examples: Examples[Any], kind: Kind, progress: Progress = lambda *_: None) -> Survey:

@@ -48,9 +48,11 @@ ENOUGH_TO_TELL = 1_000
 """Conversations that are looked at to see whether they are more than questions and answers."""
 
 
-def read_conversations(*paths: str | Path) -> Examples[Conversation]:
+def read_conversations(*paths: str | Path, columns: Sequence[str] = ()) -> Examples[Conversation]:
     """The conversations in files, in pieces that begin with the user and end with the bot."""
-    return conversations(*paths).in_parts(lambda conversation: exchanges(conversation.turns))
+    return conversations(*paths, columns=columns).in_parts(
+        lambda conversation: exchanges(conversation.turns)
+    )
 
 
 def exchanges(turns: Sequence[str]) -> Iterator[Conversation]:

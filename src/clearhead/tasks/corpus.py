@@ -99,14 +99,16 @@ class Corpus:
             [Path(os.path.relpath(folder / file)) for file in each]
             for each in (data.files, data.validation_files)
         )
-        self.examples = task.read(*files)
+        self.examples = task.read(*files, columns=data.columns)
         if pipes := [path for path in self.examples.paths if is_pipe(path)]:
             raise DataError(
                 f"{shown(pipes[0])} is a pipe, and training reads its files several times.",
                 "Save it to a file and give that.",
             )
         self.stamps = stamps(self.examples.paths)
-        self.validation: Iterable[Any] = task.read(*validation_files) if validation_files else ()
+        self.validation: Iterable[Any] = (
+            task.read(*validation_files, columns=data.columns) if validation_files else ()
+        )
         self.held_out: Container[int] = ()
         self.n_training: int | None = None
         """Examples to learn from, if they have been counted."""
@@ -174,7 +176,7 @@ class Corpus:
         """Stands for the training part as ids: the files, what is held out, how it is encoded."""
         data, encoding = self.data, task.encoding
         held_out = [] if data.validation_files else [data.validation_share, data.validation_limit]
-        examples = [task.name, self.files, held_out, data.max_length]
+        examples = [task.name, self.files, held_out, data.max_length, *data.columns]
         settings = json.dumps([examples, encoding.fingerprint, encoding.vocab_sizes])
         return f"{STORE_FORMAT}-{hashlib.sha256(settings.encode()).hexdigest()[:32]}"
 

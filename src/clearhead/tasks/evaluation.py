@@ -12,7 +12,7 @@ import torch
 
 from clearhead import metrics
 from clearhead.config import DecodeConfig
-from clearhead.data.examples import LabelledText, labelled, pairs, running_text
+from clearhead.data.examples import LabelledText, Pair, labelled, pairs, running_text
 from clearhead.errors import ConfigError, DataError, shown
 from clearhead.tasks.chat import Chatbot, read_conversations
 from clearhead.tasks.classification import Classifier, chosen_labels, probabilities
@@ -47,28 +47,33 @@ def evaluate(
     run: str | Path | User,
     files: Sequence[str | Path],
     decode: DecodeConfig | None = None,
+    *,
+    columns: Sequence[str] = (),
     **options: Any,
 ) -> Evaluation:
     """Measure a run on a test set in the form that it was trained on.
 
     Translations are scored by BLEU and chrF, labels by accuracy, F1 and calibration error, writers
     and chatbots by perplexity. The settings of decoding, or single ones as options, are for
-    translations.
+    translations. Of tables, the columns are read that are named, or that the run was trained on.
     """
     user = run if isinstance(run, User) else load(run)
+    columns = columns or user.config.data.columns
     if isinstance(user, Translator):
-        return evaluate_translations(user, files, user.asked(decode, options))
+        examples = list(pairs(*files, columns=columns))
+        return evaluate_translations(user, examples, user.asked(decode, options))
     if decode is not None or options:
         raise ConfigError(
             "The settings of decoding change how text is written, and this test writes none.",
             "Leave them out.",
         )
     if isinstance(user, Classifier):
-        return evaluate_labels(user, list(labelled(*files)))
+        return evaluate_labels(user, list(labelled(*files, columns=columns)))
     if isinstance(user, Chatbot):
-        found = user.perplexity(each.turns for each in read_conversations(*files))
+        talks = read_conversations(*files, columns=columns)
+        found = user.perplexity(each.turns for each in talks)
     elif isinstance(user, Writer):
-        found = user.perplexity(running_text(*files))
+        found = user.perplexity(running_text(*files, columns=columns))
     else:
         raise ConfigError(
             f"{user.name} is a {user.config.task} run, and there is no test for it.",
@@ -79,10 +84,9 @@ def evaluate(
 
 
 def evaluate_translations(
-    translator: Translator, files: Sequence[str | Path], decode: DecodeConfig
+    translator: Translator, examples: Sequence[Pair], decode: DecodeConfig
 ) -> Evaluation:
     """BLEU and chrF with their signatures, the speed, and how often the guard had to help."""
-    examples = list(pairs(*files))
     begin = time.perf_counter()
     found = translator.translate([pair.source for pair in examples], decode=decode)
     seconds = time.perf_counter() - begin

@@ -7,14 +7,25 @@ fit by name.
 import os
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from clearhead.config import SECTIONS, Config, Given, Mark, TrainConfig, layered, mark, spelled_out
+from clearhead.config import (
+    SECTIONS,
+    Config,
+    DataConfig,
+    Given,
+    Mark,
+    TrainConfig,
+    layered,
+    mark,
+    read_given,
+    spelled_out,
+)
 from clearhead.data.batches import Batches
 from clearhead.data.lines import Progress
 from clearhead.data.store import STORE_FORMAT, Store
@@ -43,6 +54,48 @@ from clearhead.train import (
 from clearhead.train.plan import Budget, Plan, measured_speed, parse_budget, planned
 
 PER_TOKEN = {"tokens.weight", "source_tokens.weight", "head.tokens.weight", "head.bias"}
+
+
+def request(
+    files: Sequence[str | Path],
+    into: str | Path | None,
+    *,
+    validation: Sequence[str | Path] = (),
+    columns: Sequence[str] = (),
+    budget: str | None = None,
+    size: str | None = None,
+    start: str | Path | None = None,
+    settings: Given,
+) -> tuple[Given, Path]:
+    """The settings that people give in their own words, and the run folder that they mean.
+
+    In place of files there may be a run to go on with, or a TOML file of settings.
+    """
+    given: Given = {}
+    origin, first = Path(), str(files[0]) if len(files) == 1 else ""
+    if first and into is None and RunFolder(first).exists():
+        files, into = (), first
+    elif first.endswith(".toml"):
+        given, origin, files = read_given(Path(first)), Path(first).parent, ()
+    if into is None:
+        raise ConfigError(
+            "There is no folder to train into.", "Give one, for example: --into runs/my-model"
+        )
+    data = DataConfig(**layered(given).get("data", {}))
+    paths = {
+        "files": [*files] or [origin / file for file in data.files],
+        "validation_files": [*validation] or [origin / file for file in data.validation_files],
+    }
+    seen = {
+        name: [os.path.relpath(path, into) for path in each] for name, each in paths.items() if each
+    }
+    train = {"budget": budget, "start": os.path.relpath(start, into) if start else None}
+    said: Given = {
+        "data": seen | ({"columns": list(columns)} if columns else {}),
+        "train": {name: value for name, value in train.items() if value is not None},
+        **({"size": size} if size else {}),
+    }
+    return layered(given, said, settings), Path(into)
 
 
 def fit(

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -81,8 +81,8 @@ class Task(ABC):
 
     @staticmethod
     @abstractmethod
-    def read(*paths: Path) -> Examples[Any]:
-        """The examples in files."""
+    def read(*paths: Path, columns: Sequence[str] = ()) -> Examples[Any]:
+        """The examples in files, of tables from these columns."""
 
     @staticmethod
     @abstractmethod
