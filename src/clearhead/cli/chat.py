@@ -41,10 +41,11 @@ def chat(
     - `clearhead chat runs/chat --temperature 0.9 --seed 3`
     - `clearhead chat runs/chat < questions.txt > answers.txt`
     """
-    from clearhead.data.lines import Lines
-    from clearhead.tasks import Chatbot
+    with options.busy(f"loading {run}"):
+        from clearhead.data.lines import Lines
+        from clearhead.tasks import Chatbot
 
-    bot = Chatbot.load(run, checkpoint=checkpoint)
+        bot = Chatbot.load(run, checkpoint=checkpoint)
     decode = options.decode_config(
         bot.config,
         settings,
@@ -167,10 +168,11 @@ def write(
     - `clearhead write runs/bard "Once" -n 3 --temperature 0.7 --seed 5`
     - `clearhead write runs/bard --stop "\\n" < opening.txt`
     """
-    from clearhead.tasks import Writer
-    from clearhead.tasks.task import Kept
+    with options.busy(f"loading {run}"):
+        from clearhead.tasks import Writer
+        from clearhead.tasks.task import Kept
 
-    writer = Writer.load(run, checkpoint=checkpoint)
+        writer = Writer.load(run, checkpoint=checkpoint)
     decode = options.decode_config(
         writer.config,
         settings,

@@ -34,12 +34,13 @@ def evaluate(
     - `clearhead evaluate runs/en-de test.en test.de --beam 1 --json`
     - `clearhead evaluate runs/bard test.txt` (perplexity and bits per byte; chatbots likewise)
     """
-    from clearhead import tasks
+    with options.busy(f"measuring {run}"):
+        from clearhead import tasks
 
-    user = tasks.load(run, checkpoint=checkpoint)
-    changed = beam is not None or settings
-    decode = options.decode_config(user.config, settings, beam=beam) if changed else None
-    found = tasks.evaluate(user, files, decode, columns=columns or ())
+        user = tasks.load(run, checkpoint=checkpoint)
+        changed = beam is not None or settings
+        decode = options.decode_config(user.config, settings, beam=beam) if changed else None
+        found = tasks.evaluate(user, files, decode, columns=columns or ())
     if output and not found.lines:
         raise ConfigError("--output: this test has no outputs to write.", "Leave it out.")
     if output:

@@ -1,6 +1,8 @@
 """Options that several verbs share: run folders, inputs, sampling, settings, training."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -95,6 +97,16 @@ AnySettings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Any setting; may be repeated."),
 ]
+
+
+@contextmanager
+def busy(what: str) -> Iterator[None]:
+    """While inside, a spinner on stderr says what takes its time, if that is a terminal."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status(f"{what} …") if console.is_terminal else nullcontext():
+        yield
 
 
 def tell(note: str) -> None:

@@ -70,12 +70,13 @@ def translate(
     - `clearhead translate runs/en-de --input in.txt.gz --output out.txt --glossary terms.tsv`
     - `clearhead translate runs/en-de "A man rides a bike." --n-best 3 --json`
     """
-    from clearhead.tasks import Translator
-    from clearhead.tasks.runs import in_workers
-    from clearhead.tasks.translation import read_glossary
-
     runs = [run, *(ensemble or [])]
-    translator = Translator.load(*runs, int8=int8, checkpoint=checkpoint)
+    with options.busy(f"loading {run}"):
+        from clearhead.tasks import Translator
+        from clearhead.tasks.runs import in_workers
+        from clearhead.tasks.translation import read_glossary
+
+        translator = Translator.load(*runs, int8=int8, checkpoint=checkpoint)
     decode = options.decode_config(translator.config, settings, beam=beam)
     if n_best is not None:
         decode = decode.but(n_best=n_best, beam=max(n_best, decode.beam))
@@ -167,9 +168,10 @@ def classify(
     - `clearhead classify runs/mood "What a lovely film!"`
     - `clearhead classify runs/mood --probabilities < reviews.txt > labels.txt`
     """
-    from clearhead.tasks import Classifier
+    with options.busy(f"loading {run}"):
+        from clearhead.tasks import Classifier
 
-    classifier = Classifier.load(run, checkpoint=checkpoint)
+        classifier = Classifier.load(run, checkpoint=checkpoint)
     found = classifier.in_chunks(source_chunks(None if quiet else classifier, text, input, errors))
     write_lines(found, lambda _, each: [label_line(each, probabilities, as_json)], quiet=quiet)
 
