@@ -201,6 +201,7 @@ def test_a_film_holds_every_head_at_every_step(runs, translator):
         (["--head", "decoder.1.cross.1"], "decoder.1.cross.pattern, head 1"),
         (["--by-hand", "decoder.1.cross.1.pattern", "1", "0"], "agrees"),
         (["--edit", "no-scale", "no-mask"], "log-probability of the old output"),
+        (["--edit", "no-mask"], "note: without the mask: while words are written one by one"),
         (["--reasons"], "rank agreement"),
         (["--search"], "beam of 2"),
         (["--target", TEXTS[1]], TEXTS[1]),

@@ -21,6 +21,10 @@ Encode = Callable[[str], Sequence[int]]
 """A text as the model reads it."""
 Asked = str | Sequence[str] | Mapping[str, Edit] | None
 """Edits by name, or functions by the path of what they change."""
+NO_MASK = (
+    "without the mask: while words are written one by one there is no future to see, so the output "
+    "stays as it is; the numbers are of a replay in which every word sees the finished output",
+)
 MOST_HEADS = 512
 """Heads in all layers together; beyond, a film would take more than some megabytes."""
 
@@ -75,10 +79,15 @@ def look_at_writing(
             beam=beam,
             edits=edits.names,
             taps=edits.taps,
-            notes=found.notes if found else (),
+            notes=(*(found.notes if found else ()), *(NO_MASK if looks_ahead(edits) else ())),
         )
 
     return with_before(looked, edits_of(edit, flat.model.config))
+
+
+def looks_ahead(edits: Edits) -> bool:
+    """Whether the decoder may see what it has not written yet."""
+    return any(name == "no-mask" or name.startswith("no-mask:decoder") for name in edits.names)
 
 
 def decoded_with_tree(
