@@ -111,6 +111,8 @@ class RunPlan(Checked):
     n_examples: Count | None = None
     examples: str = ""
     """The fingerprint of the training examples; empty, where it is not known."""
+    baseline: str = ""
+    """What a model without a network reaches on the validation examples, where it was measured."""
     inherited: Inheritance | None = None
     corrections: tuple[tuple[Count, float, Count], ...] = ()
     """Each: the step, the progress at that step (from 0 to 1), and the updates from then on.

@@ -18,9 +18,10 @@ from clearhead.data.store import Encoding, Store, chunks, label_encoding
 from clearhead.errors import DataError, shown
 from clearhead.look import Look
 from clearhead.model import Transformer
+from clearhead.tasks.baseline import linear_scores
 from clearhead.tasks.looking import Asked, look_at_reading
 from clearhead.tasks.task import N_SAMPLES, Task, Tokenizers, User
-from clearhead.train import Judge, Loss, Samples, label_loss, mean_loss
+from clearhead.train import Judge, Loss, Samples, label_loss, mean_loss, worded
 
 BATCH_TOKENS = 8_192
 """Tokens that are read at once, padding included."""
@@ -243,18 +244,28 @@ class ClassificationTask(Task):
         train, labels = self.config.train, self.config.labels
         return label_loss(train.label_smoothing, labels.several, train.word_dropout, labels.weights)
 
+    def baseline(self, training: Iterator[LabelledText], validation: list[LabelledText]) -> str:
+        names = self.config.labels.names
+        right = torch.tensor([[name in each.labels for name in names] for each in validation])
+        scores = linear_scores(list(training), [each.text for each in validation], names)
+        found = self.measured(scores, right)
+        return f"{worded(found.name, found.value)} by a linear model on words and n-grams"
+
+    def measured(self, scores: Float[Tensor, "N C"], right: Bool[Tensor, "N C"]) -> metrics.Score:
+        """Accuracy, or macro F1 where texts have several labels."""
+        found = chosen_labels(scores, self.config.labels.several)
+        truth = [tuple(row.nonzero()[:, 0].tolist()) for row in right]
+        if self.config.labels.several:
+            return metrics.mean_f1(metrics.per_label(found, truth))
+        return metrics.accuracy(found, truth)
+
     def judge(self, examples: list[LabelledText], store: Store) -> Judge:
-        """Loss and accuracy over all validation texts; macro F1 where texts have several labels."""
+        """Loss and score over all validation texts."""
         several = self.config.labels.several
         batches = self.batches(store)
 
         def score(model: Transformer) -> float:
-            scores, right = scored(model, batches)
-            answers = chosen_labels(scores, several)
-            truth = [tuple(row.nonzero()[:, 0].tolist()) for row in right]
-            if several:
-                return metrics.mean_f1(metrics.per_label(answers, truth)).value
-            return metrics.accuracy(answers, truth).value
+            return self.measured(*scored(model, batches)).value
 
         def calibrated(model: Transformer, config: Config) -> Config:
             temperature = fitted_temperature(*scored(model, batches), several)

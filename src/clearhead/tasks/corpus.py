@@ -112,6 +112,8 @@ class Corpus:
         self.held_out: Container[int] = ()
         self.n_training: int | None = None
         """Examples to learn from, if they have been counted."""
+        self.judged: list[Any] = []
+        """The examples that validation is made on."""
         self.words = WordsSeen()
         """Those of what the model will read, once the examples to learn from have been read."""
 
@@ -195,6 +197,7 @@ class Corpus:
     def judge(self, task: Task) -> tuple[Judge, Store]:
         """What validation measures, on the examples that are neither empty nor too long."""
         store, kept = temporary_store(self.validation, task.encoding, self.data.max_length)
+        self.judged = kept
         return replace(task.judge(kept, store), n_examples=len(kept)), store
 
 

@@ -151,6 +151,11 @@ def go_on(
     corpus.split()
     store = corpus.store(made)
     judge, validation = corpus.judge(made)
+    if folder.checkpoints.newest() is None and ranks.first:
+        baseline = made.baseline(corpus.training("fitting a baseline"), corpus.judged)
+        plan = plan.model_copy(update={"baseline": baseline})
+    if plan.baseline:
+        yield Note(0, f"To beat: {plan.baseline}.")
     torch.manual_seed(config.train.seed)
     model = build(config.model)
     base = started_from(config.train.start, folder.path)

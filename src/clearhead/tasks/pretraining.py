@@ -151,6 +151,10 @@ class PretrainingTask(WritingTask):
     def loss(self) -> Loss:
         return masked_token_loss if self.config.model.family == "encoder" else next_token_loss()
 
+    def baseline(self, training: Iterator[str], validation: list[str]) -> str:
+        writes_on = self.config.model.family == "decoder"
+        return super().baseline(training, validation) if writes_on else ""
+
     def judge(self, examples: list[str], store: Store) -> Judge:
         """The loss over what is hidden in the validation text; for a decoder, as in writing."""
         if self.config.model.family == "decoder":

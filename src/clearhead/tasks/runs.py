@@ -174,7 +174,14 @@ def average(run: str | Path, last: int = 5) -> Averaging:
             former = folder.keep_former_weights()
             name = f"mean of the checkpoints {', '.join(map(str, steps))}"
             scores = {"in use before": before, name: mean}
-            chosen = Chosen(steps[-1], name, scores, judge.name, judge.n_examples)
+            chosen = Chosen(
+                steps[-1],
+                name,
+                scores,
+                name=judge.name,
+                n_examples=judge.n_examples,
+                per_byte=judge.per_byte,
+            )
             folder.log.write(chosen.line())
             use_weights(folder, weights, judge.calibrated(model, config), chosen)
     return Averaging(
@@ -221,6 +228,7 @@ def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
         *(f"- {described_file(folder.path / file)}" for file in data.validation_files),
         *([] if data.validation_files else [held_out]),
         *reached(last.get("validation"), chosen),
+        *([f"- to compare: {baseline}"] if (baseline := folder.plan().baseline) else []),
         f"- in use: {chosen.weights}",
         "",
     ]
@@ -259,6 +267,8 @@ class Ended(Chosen):
     seconds: float
     losses: tuple[float, ...]
     """All validation losses, in order."""
+    baseline: str
+    """What a model without a network reaches on the same examples."""
 
     @property
     def fall(self) -> float | None:
@@ -282,6 +292,8 @@ class Ended(Chosen):
             f"{self.worded(self.weights)} on {self.n_examples:,} held-out {self.unit}, after {self.step:,} steps "
             f"({self.epochs:.1f} epochs) in {duration(self.seconds)}; weights in use: {self.weights}."
         ]
+        if self.baseline:
+            lines.append(f"To compare: {self.baseline}, on the same {self.unit}.")
         if self.is_overfitted:
             lines.append(
                 f"The validation loss rose again, from {min(self.losses):.2f} to "
@@ -307,6 +319,7 @@ def ended(folder: RunFolder, chosen: Chosen) -> Ended:
     return Ended(
         **vars(chosen),
         unit=TASKS[folder.config().task].unit,
+        baseline=folder.plan().baseline,
         epochs=last["epoch"],
         seconds=last["seconds"],
         losses=tuple(line["loss"] for line in log if line["kind"] == "validation"),

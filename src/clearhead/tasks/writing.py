@@ -14,6 +14,7 @@ from clearhead.decode import laid_out, stream
 from clearhead.errors import ConfigError
 from clearhead.look import Look
 from clearhead.model import Transformer
+from clearhead.tasks.baseline import n_gram_bits
 from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.tasks.task import (
     DEFAULTS,
@@ -288,6 +289,9 @@ class WritingTask(Task):
         data = self.config.data
         return Windows(store, data.window, data.batch_tokens, self.config.train.seed)
 
+    def baseline(self, training: Iterator[str], validation: list[str]) -> str:
+        return f"{n_gram_bits(training, validation):.2f} bits per byte by n-grams"
+
     def judge(self, examples: list[str], store: Store) -> Judge:
         """The loss; how the model goes on with the beginning of the validation text."""
         opening = next((line for line in examples if line.strip()), "")[:OPENING]
@@ -297,4 +301,9 @@ class WritingTask(Task):
             found = writer.write(opening, max_length=SAMPLE_TOKENS)
             return ((found.prompt, found.text),)
 
-        return Judge(loss=mean_loss(next_token_loss(), self.batches(store)), samples=sampled)
+        n_bytes = sum(len(line.encode()) + 1 for line in examples)
+        return Judge(
+            loss=mean_loss(next_token_loss(), self.batches(store)),
+            per_byte=int(store.n_tokens[0]) / n_bytes,
+            samples=sampled,
+        )

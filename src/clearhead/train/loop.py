@@ -331,7 +331,15 @@ class Run:
             scores[name] = job.ranks.from_first(job.judge.rating(self.model_to_judge()))
         best = max(scores, key=scores.__getitem__)
         load_tensors(job.model.state_dict(), candidates[best])
-        return Chosen(self.step, best, scores, job.judge.name, job.judge.n_examples)
+        judge = job.judge
+        return Chosen(
+            self.step,
+            best,
+            scores,
+            name=judge.name,
+            n_examples=judge.n_examples,
+            per_byte=judge.per_byte,
+        )
 
     def candidates(self) -> Iterator[tuple[str, Tensors]]:
         """The weights to choose from: the last, the best on the sample, and averages."""

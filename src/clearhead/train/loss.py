@@ -39,6 +39,8 @@ class Judge:
     loss: Callable[[Transformer], float]
     """The mean loss over all validation examples."""
     n_examples: int = 0
+    per_byte: float = 0.0
+    """Predictions for each byte of the validation text, where the loss is of all of it."""
     name: str = "loss"
     score: Callable[[Transformer], float] | None = None
     """The task's own measure on a sample, higher being better; without one, minus the loss."""

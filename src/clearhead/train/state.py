@@ -105,9 +105,13 @@ class Chosen(Report):
     """What the scores are called; a loss counts as negative, so that higher is better."""
     n_examples: int = 0
     """Validation examples that they were measured on."""
+    per_byte: float = 0.0
+    """Predictions for each byte of these, where a loss can be told in bits per byte."""
 
     def worded(self, weights: str) -> str:
-        return worded(self.name, self.scores[weights])
+        rating = self.scores[weights]
+        bits = f" ({-rating * self.per_byte / math.log(2):.3f} bits per byte)"
+        return worded(self.name, rating) + (bits if self.per_byte else "")
 
 
 def worded(name: str, rating: float) -> str:
