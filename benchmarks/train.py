@@ -33,9 +33,9 @@ from clearhead.data.store import pair_encoding, temporary_store
 from clearhead.machine import keep_freed_memory
 from clearhead.model import build
 from clearhead.text import Tokenizer
-from clearhead.train import Ranks, next_token_loss
-from clearhead.train.optimizer import optimizers
-from clearhead.train.update import Objective, update
+from clearhead.training import Ranks, next_token_loss
+from clearhead.training.optimizer import optimizers
+from clearhead.training.update import Objective, update
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "multi30k"
 KINDS = {

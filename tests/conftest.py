@@ -14,7 +14,7 @@ import torch
 from clearhead.machine import has_bf16_products
 
 TESTS = Path(__file__).parent
-ROOMS_OF_TENSORS = [f"clearhead.{room}" for room in ("model", "data", "decode", "look", "train")]
+ROOMS_OF_TENSORS = [f"clearhead.{room}" for room in ("model", "data", "decode", "look", "training")]
 
 # Before any of these rooms is imported: every shape on a signature is checked whenever a test calls the function.
 sys.path.insert(0, str(TESTS))

@@ -13,7 +13,7 @@ FLOORS = [
     {"text", "metrics"},
     {"model"},
     {"data", "decode", "look"},
-    {"train", "folder", "doctor"},
+    {"training", "folder", "doctor"},
     {"tasks"},
     {"exchange", "serve", "lab", "demo"},
     {"cli"},

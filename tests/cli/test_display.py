@@ -10,8 +10,8 @@ from rich.console import Console
 
 from clearhead.cli.display import HEIGHT, LiveDisplay, PlainDisplay, duration, plot
 from clearhead.config import Config
-from clearhead.train import Correction, StepReport, Stopped, Validation
-from clearhead.train.plan import Plan
+from clearhead.training import Correction, StepReport, Stopped, Validation
+from clearhead.training.plan import Plan
 
 
 def step(number: int, seconds: float, steps: int = 100) -> StepReport:

@@ -11,7 +11,7 @@ from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit
 from clearhead.tasks.runs import Ended
-from clearhead.train import Saved
+from clearhead.training import Saved
 from tasks.random_runs import random_folder
 from tasks.small import small_config, trained, write_reviews
 

@@ -13,8 +13,8 @@ from clearhead.data.batches import Batches, LabelBatch, PairBatch, shifted, with
 from clearhead.decode import decode
 from clearhead.model import Transformer
 from clearhead.text import END, SPECIALS
-from clearhead.train import Job, Judge, Loss, label_loss, next_token_loss, train
-from train.tiny import MemoryKeeper
+from clearhead.training import Job, Judge, Loss, label_loss, next_token_loss, train
+from training.tiny import MemoryKeeper
 
 FIRST, N_DIGITS = len(SPECIALS), 10
 LONGEST = 10

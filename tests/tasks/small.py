@@ -7,7 +7,7 @@ from typing import Any
 from clearhead.config import Given, assigned, layered
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit
-from clearhead.train import Report
+from clearhead.training import Report
 
 GOOD, BAD = ["good", "great", "lovely"], ["bad", "awful", "dull"]
 THINGS = ["film", "book", "song", "game"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from clearhead.folder import RunFolder
 from clearhead.tasks.baseline import COST, LinearClassifier, n_gram_bits, n_grams
 from clearhead.tasks.runs import Ended
-from clearhead.train import Note
+from clearhead.training import Note
 from tasks.small import small_config, trained, write_prose, write_reviews
 
 TEXTS = ["a lovely film", "a dull film", "so lovely", "so dull", "lovely lovely song", "dull song"]

@@ -20,7 +20,7 @@ from clearhead.tasks.corpus import Corpus, HeldOut
 from clearhead.tasks.fit import fit
 from clearhead.tasks.runs import card
 from clearhead.text import Tokenizer
-from clearhead.train import Note, Saved, StepReport
+from clearhead.training import Note, Saved, StepReport
 
 SMALL = {"d_model": 16, "d_ff": 32, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1}
 TRAIN = {"max_steps": 4, "save_every": 2, "validate_every": 2}

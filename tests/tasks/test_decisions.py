@@ -11,7 +11,7 @@ from clearhead.config import PRESETS, Config, Given, Mark, ModelConfig, layered,
 from clearhead.errors import ConfigError
 from clearhead.tasks import TASKS
 from clearhead.tasks.task import DEFAULTS, decide
-from clearhead.train.plan import planned
+from clearhead.training.plan import planned
 
 N_TOKENS = 400_000
 SPEEDS = {128: 20_000.0, 256: 6_000.0, 512: 900.0}

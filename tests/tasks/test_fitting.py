@@ -13,7 +13,7 @@ from clearhead.errors import DataError
 from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit
-from clearhead.train import Chosen, StepReport
+from clearhead.training import Chosen, StepReport
 
 SMALL = {"d_model": 16, "d_ff": 32, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1}
 TRAIN = {"max_steps": 6, "save_every": 2, "validate_every": 3, "ema": 0.9}

@@ -11,7 +11,7 @@ from clearhead.errors import ConfigError, FolderError, TextError
 from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit
-from clearhead.train import Note, StepReport
+from clearhead.training import Note, StepReport
 from tasks.small import small_config, trained, write_prose, write_reviews
 
 

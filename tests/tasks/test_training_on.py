@@ -10,7 +10,7 @@ from clearhead.errors import FolderError
 from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit
-from clearhead.train import Chosen, Note, StepReport
+from clearhead.training import Chosen, Note, StepReport
 from tasks.small import small_config, trained, write_reviews
 
 

@@ -22,7 +22,7 @@ from clearhead.errors import ConfigError
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit
 from clearhead.tasks.runs import Ended
-from clearhead.train import (
+from clearhead.training import (
     Correction,
     Note,
     Report,
@@ -31,7 +31,7 @@ from clearhead.train import (
     Stopped,
     Validation,
 )
-from clearhead.train.plan import Plan, duration
+from clearhead.training.plan import Plan, duration
 
 HEIGHT = 6
 """Lines of the loss curve."""

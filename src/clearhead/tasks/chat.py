@@ -38,7 +38,7 @@ from clearhead.tasks.task import (
     value_of,
 )
 from clearhead.text import USER
-from clearhead.train import Judge, Samples, mean_loss, next_token_loss, total_loss
+from clearhead.training import Judge, Samples, mean_loss, next_token_loss, total_loss
 
 PIECE = 1_024
 """Bytes of a conversation that are learned at a time: about what a chatbot reads at once."""

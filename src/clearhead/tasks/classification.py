@@ -21,7 +21,7 @@ from clearhead.model import Transformer
 from clearhead.tasks.baseline import linear_scores
 from clearhead.tasks.looking import Asked, look_at_reading
 from clearhead.tasks.task import N_SAMPLES, Task, Tokenizers, User
-from clearhead.train import Judge, Loss, Samples, label_loss, mean_loss, worded
+from clearhead.training import Judge, Loss, Samples, label_loss, mean_loss, worded
 
 BATCH_TOKENS = 8_192
 """Tokens that are read at once, padding included."""

@@ -26,7 +26,7 @@ from clearhead.machine import cache_folder
 from clearhead.tasks.task import Task, Tokenizers
 from clearhead.text import Tokenizer
 from clearhead.text.words import WordsSeen
-from clearhead.train import Judge
+from clearhead.training import Judge
 
 
 class HeldOut:

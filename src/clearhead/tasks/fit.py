@@ -38,7 +38,7 @@ from clearhead.tasks.corpus import Corpus
 from clearhead.tasks.looking import probes
 from clearhead.tasks.runs import ended, use_weights
 from clearhead.tasks.task import Task, Tokenizers, decide, with_vocabularies
-from clearhead.train import (
+from clearhead.training import (
     Chosen,
     Correction,
     Job,
@@ -51,7 +51,7 @@ from clearhead.train import (
     stop_on_signals,
     train,
 )
-from clearhead.train.plan import Budget, Plan, measured_speed, parse_budget, planned
+from clearhead.training.plan import Budget, Plan, measured_speed, parse_budget, planned
 
 PER_TOKEN = {"tokens.weight", "source_tokens.weight", "head.tokens.weight", "head.bias"}
 

@@ -15,7 +15,7 @@ from clearhead.look.edits import Edits, edits_of
 from clearhead.look.film import LONGEST, Probe
 from clearhead.model import Edit, Trace, Transformer
 from clearhead.text import PAD, Tokenizer
-from clearhead.train import Job
+from clearhead.training import Job
 
 Encode = Callable[[str], Sequence[int]]
 """A text as the model reads it."""

@@ -20,7 +20,7 @@ from clearhead.look import Look
 from clearhead.tasks.looking import Asked, look_at_reading
 from clearhead.tasks.task import User
 from clearhead.tasks.writing import WritingTask
-from clearhead.train import Judge, Loss, masked_token_loss, mean_loss, next_token_loss
+from clearhead.training import Judge, Loss, masked_token_loss, mean_loss, next_token_loss
 
 GAP = re.compile(r"_{2,}")
 

@@ -30,8 +30,8 @@ from clearhead.tasks.pretraining import Filler, PretrainingTask
 from clearhead.tasks.task import Task, User
 from clearhead.tasks.translation import Translation, TranslationTask, Translator
 from clearhead.tasks.writing import Writer, WritingTask
-from clearhead.train import Chosen, mean_weights, worded
-from clearhead.train.plan import duration
+from clearhead.training import Chosen, mean_weights, worded
+from clearhead.training.plan import duration
 
 TASKS: dict[str, type[Task]] = {
     "translation": TranslationTask,

@@ -18,7 +18,7 @@ from clearhead.look import Look
 from clearhead.model import Transformer
 from clearhead.text import Tokenizer
 from clearhead.text.words import Words, told_of_new_words
-from clearhead.train import Judge, Loss, next_token_loss
+from clearhead.training import Judge, Loss, next_token_loss
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
 """The source's and the target's, which may be the same."""

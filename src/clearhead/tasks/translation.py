@@ -20,7 +20,7 @@ from clearhead.model import Transformer
 from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.tasks.task import N_SAMPLES, Output, Task, Tokenizers, User
 from clearhead.text import END, START, Tokenizer, fitting_parts
-from clearhead.train import Judge, Samples, mean_loss, next_token_loss
+from clearhead.training import Judge, Samples, mean_loss, next_token_loss
 
 PATTERNS: dict[str, re.Pattern[str]] = {
     "urls": re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)\]]"),

@@ -27,7 +27,7 @@ from clearhead.tasks.task import (
     value_of,
 )
 from clearhead.text import Tokenizer
-from clearhead.train import Judge, Samples, mean_loss, next_token_loss, total_loss
+from clearhead.training import Judge, Samples, mean_loss, next_token_loss, total_loss
 
 LENGTH: int = DEFAULTS["writing"]["decode"]["max_length"]
 """Tokens that are written where the settings name no number."""

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from clearhead.folder import RunFolder
-from train.runs import checkpoints_in, log_of, losses_in, strays_in, weights_in
+from training.runs import checkpoints_in, log_of, losses_in, strays_in, weights_in
 
 EVERY = {"train.save_every": 2, "train.validate_every": 3}
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from train.runs import checkpoints_in, log_of, losses_in, strays_in, weights_in
+from training.runs import checkpoints_in, log_of, losses_in, strays_in, weights_in
 
 STEPS = 3
 OFTEN = {

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from clearhead.train import Chosen, stop_on_signals, train
-from train.tiny import tiny_job
+from clearhead.training import Chosen, stop_on_signals, train
+from training.tiny import tiny_job
 
 
 def trained():

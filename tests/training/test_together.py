@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 from torch import device, testing
 from torch import distributed as dist
 
-from clearhead.train import update
-from train.runs import checkpoints_in, log_of, losses_in, weights_in
+from clearhead.training import update
+from training.runs import checkpoints_in, log_of, losses_in, weights_in
 
 CALM = {"model.dropout": 0.0, "train.save_every": 2, "train.validate_every": 3, "train.ema": 0.9}
 

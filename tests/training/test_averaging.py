@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.train.state import MovingAverage, mean_weights
+from clearhead.training.state import MovingAverage, mean_weights
 
 
 def test_the_moving_average_is_its_recurrence():

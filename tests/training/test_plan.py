@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from clearhead.config import Config, Given, TrainConfig, layered
 from clearhead.errors import ConfigError
-from clearhead.train import next_token_loss, plan
-from clearhead.train.plan import Budget, measured_speed, parse_budget, planned
-from clearhead.train.update import Outcome
-from train.tiny import SomePairs, tiny_model
+from clearhead.training import next_token_loss, plan
+from clearhead.training.plan import Budget, measured_speed, parse_budget, planned
+from clearhead.training.update import Outcome
+from training.tiny import SomePairs, tiny_model
 
 SPEEDS = {128: 20_000.0, 256: 6_000.0, 512: 900.0}
 """Tokens per second by width, as a machine with two cores has them."""

@@ -21,9 +21,9 @@ from clearhead import disk
 from clearhead.cli import main as command_line
 from clearhead.config import TrainConfig
 from clearhead.folder import Log
-from clearhead.train import Job, gathered, joined_ranks, loop, next_token_loss
-from clearhead.train.update import Objective, distribute, update
-from train.tiny import pair_batch, tiny_model
+from clearhead.training import Job, gathered, joined_ranks, loop, next_token_loss
+from clearhead.training.update import Objective, distribute, update
+from training.tiny import pair_batch, tiny_model
 
 GRACE = 20.0
 """Seconds that the other processes of a run have when one of them has died."""

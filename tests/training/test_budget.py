@@ -5,10 +5,10 @@ from itertools import pairwise, takewhile
 
 import pytest
 
-from clearhead.train import Chosen, Correction, Judge, Saved, StepReport, train
-from clearhead.train import loop as loop_module
-from clearhead.train.update import Outcome
-from train.tiny import MemoryKeeper, loss_of, tiny_job
+from clearhead.training import Chosen, Correction, Judge, Saved, StepReport, train
+from clearhead.training import loop as loop_module
+from clearhead.training.update import Outcome
+from training.tiny import MemoryKeeper, loss_of, tiny_job
 
 SECONDS, STEPS = 1_000.0, 500
 

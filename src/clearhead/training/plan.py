@@ -12,9 +12,9 @@ from clearhead.config import Config, Given, ModelConfig, TrainConfig
 from clearhead.data.batches import Batches
 from clearhead.machine import wait_for
 from clearhead.model import build
-from clearhead.train.loss import Loss
-from clearhead.train.optimizer import optimizers
-from clearhead.train.update import Objective, Ranks, update
+from clearhead.training.loss import Loss
+from clearhead.training.optimizer import optimizers
+from clearhead.training.update import Objective, Ranks, update
 
 PART = r"([\d.]+)\s*(step|epoch|[smhd])"
 UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}

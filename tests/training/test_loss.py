@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from clearhead.train import label_loss, next_token_loss, smoothed_cross_entropy
-from clearhead.train import loss as loss_module
-from clearhead.train.loss import UNKNOWN, slices, with_unknowns
-from train.tiny import label_batch, pair_batch, text_batch, tiny_model
+from clearhead.training import label_loss, next_token_loss, smoothed_cross_entropy
+from clearhead.training import loss as loss_module
+from clearhead.training.loss import UNKNOWN, slices, with_unknowns
+from training.tiny import label_batch, pair_batch, text_batch, tiny_model
 
 SIZES = st.integers(1, 9)
 

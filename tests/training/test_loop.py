@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from clearhead.train import (
+from clearhead.training import (
     Chosen,
     Judge,
     Note,
@@ -16,8 +16,8 @@ from clearhead.train import (
     next_token_loss,
     train,
 )
-from clearhead.train.loop import StopFlag
-from train.tiny import (
+from clearhead.training.loop import StopFlag
+from training.tiny import (
     MemoryKeeper,
     SomePairs,
     judge,

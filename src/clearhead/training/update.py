@@ -26,7 +26,7 @@ from clearhead.machine import is_bf16
 from clearhead.model import Transformer
 from clearhead.model.block import Block
 from clearhead.model.tap import Trace
-from clearhead.train.loss import Loss
+from clearhead.training.loss import Loss
 
 TIMEOUT = timedelta(hours=24)
 """How long a process waits for the others: the first may have a large corpus to prepare. It need

@@ -9,8 +9,8 @@ import torch
 from clearhead.data.batches import Batches
 from clearhead.errors import FolderError, NotFiniteError
 from clearhead.model.tap import SILENT
-from clearhead.train import Correction, Job, Note, Saved, StepReport, next_token_loss, train
-from train.tiny import (
+from clearhead.training import Correction, Job, Note, Saved, StepReport, next_token_loss, train
+from training.tiny import (
     MemoryKeeper,
     SomePairs,
     judge,

@@ -1,7 +1,7 @@
 """batches → weights: one loop that knows no task. It is given a loss to lower and a judge."""
 
-from clearhead.train.loop import Job, stop_on_signals, train
-from clearhead.train.loss import (
+from clearhead.training.loop import Job, stop_on_signals, train
+from clearhead.training.loss import (
     Judge,
     Loss,
     Samples,
@@ -12,7 +12,7 @@ from clearhead.train.loss import (
     smoothed_cross_entropy,
     total_loss,
 )
-from clearhead.train.state import (
+from clearhead.training.state import (
     Chosen,
     Correction,
     Note,
@@ -25,7 +25,7 @@ from clearhead.train.state import (
     mean_weights,
     worded,
 )
-from clearhead.train.update import Ranks, joined_ranks
+from clearhead.training.update import Ranks, joined_ranks
 
 __all__ = [
     "Chosen", "Correction", "Job", "Judge", "Loss", "Note", "Ranks", "Report", "Samples", "Saved",

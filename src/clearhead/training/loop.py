@@ -15,9 +15,9 @@ from clearhead.config import TrainConfig
 from clearhead.data.batches import Batch, Batches
 from clearhead.data.order import mix
 from clearhead.model import Transformer, build
-from clearhead.train.loss import Judge, Loss
-from clearhead.train.optimizer import freeze, optimizers, rate_factor
-from clearhead.train.state import (
+from clearhead.training.loss import Judge, Loss
+from clearhead.training.optimizer import freeze, optimizers, rate_factor
+from clearhead.training.state import (
     Chosen,
     Correction,
     Course,
@@ -36,7 +36,7 @@ from clearhead.train.state import (
     load_tensors,
     mean_weights,
 )
-from clearhead.train.update import Objective, Outcome, Ranks, distribute, not_finite, update
+from clearhead.training.update import Objective, Outcome, Ranks, distribute, not_finite, update
 
 VALIDATIONS = 12
 """Validations in a run, when nothing else is asked."""

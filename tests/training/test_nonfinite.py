@@ -5,9 +5,9 @@ import torch
 
 from clearhead.errors import NotFiniteError
 from clearhead.model.tap import SILENT
-from clearhead.train import Note, StepReport, next_token_loss, train
-from clearhead.train.update import not_finite
-from train.tiny import MemoryKeeper, pair_batch, same, tiny_job, tiny_model, weights_of
+from clearhead.training import Note, StepReport, next_token_loss, train
+from clearhead.training.update import not_finite
+from training.tiny import MemoryKeeper, pair_batch, same, tiny_job, tiny_model, weights_of
 
 AT = 3
 

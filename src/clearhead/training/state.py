@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from clearhead.errors import FolderError
-from clearhead.train.update import full, placed_like
+from clearhead.training.update import full, placed_like
 
 Tensors = dict[str, Tensor]
 

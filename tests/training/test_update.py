@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.config import TrainConfig
-from clearhead.train import Ranks, next_token_loss
-from clearhead.train.update import Objective, microbatches, update
-from train.tiny import gradients, pair_batch, tiny_model
+from clearhead.training import Ranks, next_token_loss
+from clearhead.training.update import Objective, microbatches, update
+from training.tiny import gradients, pair_batch, tiny_model
 
 NO_CLIP = 1e9
 

@@ -14,7 +14,7 @@ from torch.optim import Adam, AdamW, Optimizer
 
 from clearhead.config import TrainConfig
 from clearhead.errors import ConfigError
-from clearhead.train.update import full, placed_like
+from clearhead.training.update import full, placed_like
 
 LAYER = re.compile(r"\.layers\.(\d+)\.")
 EMBEDDING = re.compile(r"^(source_)?tokens\.|\.(positions|types|norm_embedding)\.")

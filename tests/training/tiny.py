@@ -10,8 +10,8 @@ import torch
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.batches import Batch, Batches, LabelBatch, PairBatch, TextBatch
 from clearhead.model import Transformer
-from clearhead.train import Judge, next_token_loss, total_loss
-from clearhead.train.loop import Job
+from clearhead.training import Judge, next_token_loss, total_loss
+from clearhead.training.loop import Job
 
 VOCAB = 12
 

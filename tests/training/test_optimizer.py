@@ -10,7 +10,7 @@ from torch.optim import Adam, AdamW
 
 from clearhead.config import TrainConfig
 from clearhead.errors import ConfigError
-from clearhead.train.optimizer import (
+from clearhead.training.optimizer import (
     Muon,
     depths,
     freeze,
@@ -18,7 +18,7 @@ from clearhead.train.optimizer import (
     orthogonalised,
     rate_shares,
 )
-from train.tiny import tiny_model
+from training.tiny import tiny_model
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 

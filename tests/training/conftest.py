@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from train.runs import Nursery
+from training.runs import Nursery
 
 
 @pytest.fixture(scope="package")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from train.runs import losses_in
+from training.runs import losses_in
 
 RECORD = Path(__file__).with_name("same_run.json")
 """Losses of a run as they were; remove the file to have them recorded anew, when they are meant to change."""

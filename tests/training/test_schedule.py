@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.config import TrainConfig
-from clearhead.train.optimizer import rate_factor
-from clearhead.train.state import Course
+from clearhead.training.optimizer import rate_factor
+from clearhead.training.state import Course
 
 SHARES = st.floats(0, 0.99)
 PROGRESS = st.floats(0, 1)
