@@ -22,12 +22,16 @@ if TYPE_CHECKING:
         Writer,
         evaluate,
         load,
+        pretrain,
+        train,
+        watch,
     )
 
 __version__ = "0.1.0"
 __all__ = [
     "Chatbot", "Classification", "Classifier", "Continuation", "Evaluation", "Filler", "Filling", "Reply",
     "Translation", "Translator", "User", "Writer", "__version__", "evaluate", "load",
+    "pretrain", "train", "watch",
 ]  # fmt: skip
 
 
@@ -38,3 +42,8 @@ def __getattr__(name: str) -> Any:
     from clearhead import tasks
 
     return getattr(tasks, name)
+
+
+def __dir__() -> list[str]:
+    """What completion in a notebook offers."""
+    return [*__all__]

@@ -579,4 +579,4 @@ def explained(error: ValidationError, settings: type[Settings]) -> ConfigError:
         *others, last = known[names[-1]].examples or []
         use = f"{', '.join(others)} or {last}" if others else last
         return ConfigError(f'Invalid {names[-1]} "{found}".', f"Use {use}.")
-    return ConfigError(f"{path} = {found} will not do.", f"{first['msg']}.")
+    return ConfigError(f"{path} = {found} is not valid.", f"{first['msg']}.")

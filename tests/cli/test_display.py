@@ -65,8 +65,8 @@ def test_a_new_number_of_steps_is_a_sentence_only_when_it_halves_or_doubles(kind
     few = [Correction(n, 0.1, steps) for n, steps in enumerate((110, 80, 130, 199, 201, 110, 90))]
     _, told = shown(kind, [REPORTS[0], *few])
     assert told.count("fit the time") == 2
-    assert "faster now than when it was measured; 201 steps fit the time" in told
-    assert "slower now than when it was measured; 90 steps fit the time" in told
+    assert "201 steps fit the time; this machine is faster now" in told
+    assert "90 steps fit the time; this machine is slower now" in told
 
 
 @pytest.mark.parametrize("kind", [PlainDisplay, LiveDisplay])

@@ -82,23 +82,12 @@ class Display:
     def sentence(self, report: Plan | Report) -> str | None:
         """The sentence for a report that deserves one."""
         match report:
-            case Plan():
-                return "\n".join(f"- {reason}" for reason in report.reasons)
-            case Validation():
-                score = "" if report.score is None else f", {report.score_name} {report.score:.1f}"
-                best = " (best so far)" if report.best else ""
-                return f"step {report.step:,}: validation loss {report.loss:.3f}{score}{best}"
+            case Plan() | Validation() | Note() | Stopped(signal=None):
+                return str(report)
             case Correction() if not 1 / 2 < report.steps / max(1, self.steps_told) < 2:
                 pace = "faster" if report.steps > self.steps_told else "slower"
                 self.steps_told = report.steps
-                return (
-                    f"step {report.step:,}: this machine is {pace} now than when it was measured; "
-                    f"{report.steps:,} steps fit the time"
-                )
-            case Note():
-                return f"step {report.step:,}: {report.text}" if report.step else report.text
-            case Stopped(signal=None):
-                return f"step {report.step:,}: stopped early, {report.reason}"
+                return f"{report}; this machine is {pace} now than when it was measured"
             case Ended():
                 return f"\n{report}\n\n{self.what_next(report)}"
             case Stopped():
@@ -150,12 +139,8 @@ class PlainDisplay(Display):
             time.monotonic() - self.told > self.every or report.step == 1
         ):
             self.told = time.monotonic()
-            speed = f"{self.speed:,.0f} {self.unit}/s, " if self.speed else ""
-            self.console.print(
-                f"step {report.step:,} of {report.steps:,}, epoch {report.epoch:.1f}: "
-                f"loss {report.loss:.3f}, {speed}learning rate {report.learning_rate:.2g}, "
-                f"{self.time_left(report)} left"
-            )
+            speed = f", {self.speed:,.0f} {self.unit}/s" if self.speed else ""
+            self.console.print(f"{report}{speed}, {self.time_left(report)} left")
         elif sentence := self.sentence(report):
             self.console.print(sentence)
         if isinstance(report, Validation):

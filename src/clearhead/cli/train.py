@@ -48,13 +48,13 @@ def train(
     - `clearhead train reviews.tsv --task classification --from runs/books --into runs/mood`
     """
     from clearhead.cli.display import train_and_watch
-    from clearhead.config import Config, assigned
-    from clearhead.folder import RunFolder
+    from clearhead.config import assigned
     from clearhead.tasks.fit import request
 
-    given, folder = request(
+    asked = request(
         files,
         into,
+        task=task,
         validation=validation or (),
         columns=columns or (),
         budget=budget,
@@ -62,9 +62,7 @@ def train(
         start=start,
         settings=assigned(settings or ()),
     )
-    run = RunFolder(folder)
-    known = run.config() if run.exists() else Config(task=given.get("task", "translation"))
-    train_and_watch(task or known.task, given, folder, tensorboard=tensorboard, quiet=quiet)
+    train_and_watch(*asked, tensorboard=tensorboard, quiet=quiet)
 
 
 def pretrain(
@@ -96,14 +94,14 @@ def pretrain(
     - `clearhead pretrain books/*.txt --objective denoise --into runs/books` (then translate)
     """
     from clearhead.cli.display import train_and_watch
-    from clearhead.config import assigned, layered
-    from clearhead.folder import RunFolder
+    from clearhead.config import assigned
     from clearhead.tasks.fit import request
-    from clearhead.tasks.pretraining import OBJECTIVES
 
-    given, folder = request(
+    asked = request(
         files,
         into,
+        task="pretraining",
+        objective=objective,
         validation=validation or (),
         columns=columns or (),
         budget=budget,
@@ -111,9 +109,7 @@ def pretrain(
         start=start,
         settings=assigned(settings or ()),
     )
-    if not RunFolder(folder).exists():
-        given = layered(given, {"model": {"family": OBJECTIVES[objective]}})
-    train_and_watch("pretraining", given, folder, quiet=quiet)
+    train_and_watch(*asked, quiet=quiet)
 
 
 def demo(

@@ -6,11 +6,12 @@ from clearhead.tasks.evaluation import Evaluation, evaluate
 from clearhead.tasks.pretraining import Filler, Filling, GapWord
 from clearhead.tasks.runs import TASKS, Averaging, average, load
 from clearhead.tasks.task import User
+from clearhead.tasks.training import pretrain, train, watch
 from clearhead.tasks.translation import Translation, Translator
 from clearhead.tasks.writing import Continuation, Writer
 
 __all__ = [
     "TASKS", "Averaging", "Chatbot", "Classification", "Classifier", "Continuation", "Evaluation",
     "Filler", "Filling", "GapWord", "Reply", "Translation", "Translator", "User", "Writer",
-    "average", "evaluate", "load",
+    "average", "evaluate", "load", "pretrain", "train", "watch",
 ]  # fmt: skip

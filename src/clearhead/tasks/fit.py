@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -36,6 +36,7 @@ from clearhead.machine import device_for, keep_freed_memory
 from clearhead.model import Transformer, build
 from clearhead.tasks.corpus import Corpus
 from clearhead.tasks.looking import probes
+from clearhead.tasks.pretraining import OBJECTIVES
 from clearhead.tasks.runs import ended, use_weights
 from clearhead.tasks.task import Task, Tokenizers, decide, with_vocabularies
 from clearhead.training import (
@@ -56,20 +57,31 @@ from clearhead.training.plan import Budget, Plan, measured_speed, parse_budget, 
 PER_TOKEN = {"tokens.weight", "source_tokens.weight", "head.tokens.weight", "head.bias"}
 
 
+class Request(NamedTuple):
+    """What is to be trained: the name of its task, the settings given, the run folder."""
+
+    task: str
+    given: Given
+    into: Path
+
+
 def request(
     files: Sequence[str | Path],
     into: str | Path | None,
     *,
+    task: str | None = None,
+    objective: str | None = None,
     validation: Sequence[str | Path] = (),
     columns: Sequence[str] = (),
     budget: str | None = None,
     size: str | None = None,
     start: str | Path | None = None,
-    settings: Given,
-) -> tuple[Given, Path]:
-    """The settings that people give in their own words, and the run folder that they mean.
+    settings: Given | None = None,
+) -> Request:
+    """What people ask for in their own words, as settings.
 
-    In place of files there may be a run to go on with, or a TOML file of settings.
+    In place of files there may be a run to go on with, or a TOML file of settings. The task is the
+    one that is given, or the run's, or the file's. `objective` is for pre-training.
     """
     given: Given = {}
     origin, first = Path(), str(files[0]) if len(files) == 1 else ""
@@ -95,7 +107,16 @@ def request(
         "train": {name: value for name, value in train.items() if value is not None},
         **({"size": size} if size else {}),
     }
-    return layered(given, said, settings), Path(into)
+    given, run = layered(given, said, settings or {}), RunFolder(into)
+    if objective and objective not in OBJECTIVES:
+        raise ConfigError(
+            f"objective = {shown(objective)} is not known.", f"There are: {', '.join(OBJECTIVES)}."
+        )
+    if objective and not run.exists():
+        given = layered(given, {"model": {"family": OBJECTIVES[objective]}})
+    asked: Given = {"task": task or given.get("task", "translation")}
+    known = Config(**asked) if task or not run.exists() else run.config()
+    return Request(known.task, given, run.path)
 
 
 def fit(

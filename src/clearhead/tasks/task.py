@@ -60,9 +60,10 @@ def decide(task: str, given: Given, inherited: Given | None = None) -> Given:
     `inherited` are the settings that it takes over from a run that it begins with. What is not
     decided is open: the plan may choose it, and else the default in `config.py` holds.
     """
+    said = spelled_out(given)
     size = PRESETS[given["size"]] if "size" in given else {}
     beginnings = () if inherited is None else (inherited, FINE_TUNING)
-    return layered(DEFAULTS.get(task, {}), size, *beginnings, spelled_out(given), {"task": task})
+    return layered(DEFAULTS.get(task, {}), size, *beginnings, said, {"task": task})
 
 
 class Task(ABC):

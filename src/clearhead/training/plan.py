@@ -78,6 +78,9 @@ class Plan:
     seconds: float | None
     reasons: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return "\n".join(f"- {reason}" for reason in self.reasons)
+
 
 def planned(
     config: Config,

@@ -23,7 +23,7 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Report:
-    """Something that happened after an update."""
+    """Something that happened after an update; `str()` is a line for people."""
 
     step: int
     """Updates of the weights so far."""
@@ -54,6 +54,12 @@ class StepReport(Report):
     seconds: float
     """Time spent so far."""
 
+    def __str__(self) -> str:
+        return (
+            f"step {self.step:,} of {self.steps:,}, epoch {self.epoch:.1f}: loss {self.loss:.3f}, "
+            f"learning rate {self.learning_rate:.2g}"
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Validation(Report):
@@ -70,6 +76,11 @@ class Validation(Report):
     """A few fixed inputs with what the model answers now."""
     seconds: float
 
+    def __str__(self) -> str:
+        score = "" if self.score is None else f", {self.score_name} {self.score:.1f}"
+        best = " (best so far)" if self.best else ""
+        return f"step {self.step:,}: validation loss {self.loss:.3f}{score}{best}"
+
 
 @dataclass(frozen=True)
 class Correction(Report):
@@ -80,6 +91,9 @@ class Correction(Report):
     steps: int
     """Updates there will be, from now on."""
 
+    def __str__(self) -> str:
+        return f"step {self.step:,}: {self.steps:,} steps fit the time"
+
 
 @dataclass(frozen=True)
 class Saved(Report):
@@ -87,12 +101,18 @@ class Saved(Report):
 
     seconds: float
 
+    def __str__(self) -> str:
+        return f"step {self.step:,}: checkpoint saved in {self.seconds:.1f} s"
+
 
 @dataclass(frozen=True)
 class Note(Report):
     """Something that a person should know."""
 
     text: str
+
+    def __str__(self) -> str:
+        return f"step {self.step:,}: {self.text}" if self.step else self.text
 
 
 @dataclass(frozen=True)
@@ -125,6 +145,9 @@ class Stopped(Report):
 
     reason: str
     signal: int | None = None
+
+    def __str__(self) -> str:
+        return f"step {self.step:,}: stopped early, {self.reason}"
 
 
 class StoredCheckpoint(Protocol):
