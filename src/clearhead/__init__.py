@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         Chatbot,
         Classification,
         Classifier,
+        Comparison,
         Continuation,
         Evaluation,
         Filler,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         Translator,
         User,
         Writer,
+        compare,
         evaluate,
         load,
         pretrain,
@@ -29,9 +31,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Chatbot", "Classification", "Classifier", "Continuation", "Evaluation", "Filler", "Filling", "Reply",
-    "Translation", "Translator", "User", "Writer", "__version__", "evaluate", "load",
-    "pretrain", "train", "watch",
+    "Chatbot", "Classification", "Classifier", "Comparison", "Continuation", "Evaluation", "Filler", "Filling", "Reply",
+    "Translation", "Translator", "User", "Writer", "__version__", "compare",
+    "evaluate", "load", "pretrain", "train", "watch",
 ]  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """How good an output is: scores that say how they were computed, so that they can be compared."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,18 @@ class ClassScore:
     """How often the label is the right one."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class PairedScore:
+    """A score of two systems on the same test set."""
+
+    name: str
+    first: float
+    second: float
+    p_value: float | None = None
+    """How likely such a difference is by chance; None where there is no test for it."""
+    signature: str = ""
+
+
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """Corpus BLEU as sacreBLEU computes it by default."""
     from sacrebleu.metrics.bleu import BLEU
@@ -49,6 +62,61 @@ def corpus_score(metric: Any, hypotheses: Sequence[str], references: Sequence[st
     check_lengths(hypotheses, references)
     found = metric.corpus_score(list(hypotheses), [list(references)])
     return Score(found.name, found.score, str(metric.get_signature()))
+
+
+def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+    """chrF2 of each output on its own, to find those that differ most; no corpus score."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    metric = CHRF()
+    pairs = zip(hypotheses, references, strict=True)
+    return [metric.sentence_score(output, [right]).score for output, right in pairs]
+
+
+def paired_bootstrap(
+    first: Sequence[str], second: Sequence[str], references: Sequence[str]
+) -> list[PairedScore]:
+    """BLEU and chrF2 of two systems, with the p-values of sacreBLEU's paired bootstrap test."""
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.significance import PairedTest
+
+    check_lengths(first, references)
+    check_lengths(second, references)
+    systems: list[tuple[str, Sequence[str]]] = [("first", first), ("second", second)]
+    test = PairedTest(systems, {"BLEU": BLEU(), "chrF2": CHRF()}, [list(references)], "bs")
+    signatures, results = test()
+    found: Mapping[str, Any] = results
+    # of equal outputs sacreBLEU would say that their difference, 0, is never due to chance
+    is_same = list(first) == list(second)
+    return [
+        PairedScore(
+            name=name,
+            first=float(found[name][0].score),
+            second=float(found[name][1].score),
+            p_value=1.0 if is_same else float(found[name][1].p_value),
+            signature=str(signature),
+        )
+        for name, signature in signatures.items()
+    ]
+
+
+def mcnemar(
+    first: Sequence[Hashable], second: Sequence[Hashable], right: Sequence[Hashable]
+) -> PairedScore:
+    """Accuracy of two classifiers, and the exact McNemar test: only texts count that one gets right."""
+    scores = accuracy(first, right).value, accuracy(second, right).value
+    hits = [(a == r, b == r) for a, b, r in zip(first, second, right, strict=True)]
+    only_first, only_second = hits.count((True, False)), hits.count((False, True))
+    n = only_first + only_second
+    tail = sum(math.comb(n, k) for k in range(min(only_first, only_second) + 1))
+    return PairedScore(
+        name="accuracy",
+        first=scores[0],
+        second=scores[1],
+        p_value=min(1.0, 2 * tail / 2**n),
+        signature=f"exact McNemar; right alone: first {only_first:,}, second {only_second:,}",
+    )
 
 
 def accuracy(predicted: Sequence[Hashable], right: Sequence[Hashable]) -> Score:

@@ -1,8 +1,8 @@
-"""`clearhead evaluate`: how good a run is on a test set."""
+"""`clearhead evaluate` and `compare`: how good a run is on a test set, and whether another is better."""
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -47,3 +47,44 @@ def evaluate(
         text = "".join(f"{line}\n" for line in found.lines)
         output.write_text(text, encoding="utf-8", newline="\n")
     typer.echo(json.dumps(found.scores) if as_json else found)
+
+
+def compare(
+    first: Annotated[
+        str, typer.Argument(metavar="A", help="A run folder, or a file with an output per line.")
+    ],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILES", help="A test set, as for evaluate.")
+    ],
+    task: Annotated[
+        Literal["translation", "classification"] | None,
+        typer.Option(metavar="TASK", help="What two files of outputs hold: translation (default)."),
+    ] = None,
+    columns: options.Columns = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="HTML", help="A page with every example that differs."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+) -> None:
+    """Compare two runs on a test set: is the difference more than chance?
+
+    Translators: BLEU and chrF2 with a paired bootstrap test. Classifiers: accuracy with McNemar's
+    test. Writers and chatbots: bits per byte.
+
+    - `clearhead compare runs/a runs/b test.en test.de`
+    - `clearhead compare runs/a runs/b test.en test.de -o compare.html`
+    - `clearhead compare ours.de theirs.de test.en test.de` (files of translations)
+    """
+    with options.busy(f"comparing {first} and {second}"):
+        from clearhead.tasks.comparison import compare as compared
+
+        found = compared(first, second, files, task=task or "", columns=columns or ())
+    if output:
+        output.write_text(found.html(), encoding="utf-8", newline="\n")
+    typer.echo(json.dumps(found.values(), ensure_ascii=False) if as_json else found)
+    if output:
+        options.tell(f"Written: {output}. Open it in a browser.")

@@ -13,7 +13,7 @@ import typer
 from clearhead import __version__
 from clearhead.cli.chat import chat, write
 from clearhead.cli.doctor import doctor
-from clearhead.cli.evaluate import evaluate
+from clearhead.cli.evaluate import compare, evaluate
 from clearhead.cli.look import look
 from clearhead.cli.runs import average, info, rm, runs, verify
 from clearhead.cli.train import demo, pretrain, train
@@ -31,7 +31,7 @@ app = typer.Typer(
 )
 USE = (translate, chat, classify, write, look, fill)
 KEEP = (runs, info, verify, average, rm)
-for verb in (demo, train, pretrain, *USE, evaluate, *KEEP, doctor):
+for verb in (demo, train, pretrain, *USE, evaluate, compare, *KEEP, doctor):
     app.command(cls=Verb)(verb)
 
 

@@ -8,7 +8,7 @@ from typer.core import TyperCommand, TyperGroup
 GROUPS = {
     "Make a model": ("demo", "doctor", "train", "pretrain", "average"),
     "Use it": ("translate", "chat", "classify", "write", "fill"),
-    "Look inside": ("look", "evaluate"),
+    "Look inside": ("look", "evaluate", "compare"),
     "Keep runs in order": ("runs", "info", "verify", "rm"),
 }
 """The verbs as `clearhead --help` shows them."""

@@ -6,7 +6,7 @@ say. They hold on to what passed, so a set of edits is for one thread.
 
 import difflib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -226,13 +226,7 @@ class Change:
     @property
     def words(self) -> tuple[tuple[str, str], ...]:
         """The words of both outputs in order, each with "=", "-" or "+"."""
-        old, new = self.before.split(), self.after.split()
-        found: list[tuple[str, str]] = []
-        for _, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-            same = old[a:b] == new[c:d]
-            found += [("=" if same else "-", word) for word in old[a:b]]
-            found += [] if same else [("+", word) for word in new[c:d]]
-        return tuple(found)
+        return tuple(word_diff(self.before, self.after))
 
     def __str__(self) -> str:
         marks = {"=": "{}", "-": "[-{}-]", "+": "{{+{}+}}"}
@@ -240,6 +234,15 @@ class Change:
         old, new = self.log_prob_before, self.log_prob_after
         numbers = f"{old:.3f} → {new:.3f} ({new - old:+.3f})"
         return f"{text}\nlog-probability of the old output: {numbers}"
+
+
+def word_diff(before: str, after: str) -> Iterator[tuple[str, str]]:
+    """The words of two texts in order: "=" both have, "-" only the first, "+" only the second."""
+    old, new = before.split(), after.split()
+    for _, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        same = old[a:b] == new[c:d]
+        yield from (("=" if same else "-", word) for word in old[a:b])
+        yield from () if same else (("+", word) for word in new[c:d])
 
 
 def change(look: Replay) -> Change:

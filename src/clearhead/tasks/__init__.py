@@ -2,6 +2,7 @@
 
 from clearhead.tasks.chat import Chatbot, Reply
 from clearhead.tasks.classification import Classification, Classifier
+from clearhead.tasks.comparison import Comparison, compare
 from clearhead.tasks.evaluation import Evaluation, evaluate
 from clearhead.tasks.pretraining import Filler, Filling, GapWord
 from clearhead.tasks.runs import TASKS, Averaging, average, load
@@ -11,7 +12,7 @@ from clearhead.tasks.translation import Translation, Translator
 from clearhead.tasks.writing import Continuation, Writer
 
 __all__ = [
-    "TASKS", "Averaging", "Chatbot", "Classification", "Classifier", "Continuation", "Evaluation",
+    "TASKS", "Averaging", "Chatbot", "Classification", "Classifier", "Comparison", "Continuation", "Evaluation",
     "Filler", "Filling", "GapWord", "Reply", "Translation", "Translator", "User", "Writer",
-    "average", "evaluate", "load", "pretrain", "train", "watch",
+    "average", "compare", "evaluate", "load", "pretrain", "train", "watch",
 ]  # fmt: skip
