@@ -119,6 +119,19 @@ def test_an_unknown_key_suggests_the_nearest_one(section):
         assert message == f"There is no setting {section}.{name}x.\nDid you mean {name}?"
 
 
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("train.lr", "learning_rate"),
+        ("data.batch_size", "batch_tokens"),
+        ("decode.num_beams", "beam"),
+    ],
+)
+def test_a_setting_that_is_called_otherwise_elsewhere_is_suggested(path, meant):
+    section, _, name = path.partition(".")
+    assert refused({section: {name: 1}}).endswith(f"Did you mean {meant}?")
+
+
 def test_an_unknown_section_suggests_the_nearest_one():
     assert refused({"modle": {}}) == "There is no setting modle.\nDid you mean model?"
     assert "There are: " in refused({"qqq": {}})

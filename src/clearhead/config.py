@@ -558,10 +558,25 @@ def toml_literal(value: str | bool | int | float | tuple[Any, ...]) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+SYNONYMS = {
+    "lr": "learning_rate",
+    "batch_size": "batch_tokens",
+    "steps": "max_steps",
+    "epochs": "budget",
+    "heads": "n_heads",
+    "hidden_size": "d_model",
+    "layers": "n_encoder_layers",
+    "beams": "beam",
+    "num_beams": "beam",
+}
+"""What settings are called elsewhere."""
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The nearest known name as a hint, or all of them when none is near."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
+    same = SYNONYMS.get(name)
+    near = [same] if same in names else difflib.get_close_matches(name, names, n=1)
     return f"Did you mean {near[0]}?" if near else f"There are: {', '.join(names)}."
 
 

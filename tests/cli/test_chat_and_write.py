@@ -89,12 +89,16 @@ def test_commands_reset_retry_and_explain(
     ).bot
     assert found.turns == []
     told = capsys.readouterr().err
-    for text in ("Forgotten", "nothing was said", "/nonsense", "Ctrl-D leaves"):
+    for text in ("Forgotten", "nothing was said", "/nonsense", "/quit    leave"):
         assert text in told
     found = talk(monkeypatch, Chatbot.load(bot), "the cat", "/look", "/retry").bot
     assert "the cat" in capsys.readouterr().out
     assert found.turns[0] == "the cat"
     assert (len(found.turns), found.n_asked) == (2, 2)
+
+
+def test_quit_ends_the_conversation(bot: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert talk(monkeypatch, Chatbot.load(bot), "the cat", "/quit", "bread").bot.turns[2:] == []
 
 
 def test_ctrl_c_stops_the_reply_and_not_the_program(
@@ -139,10 +143,28 @@ def test_write_gives_several_continuations_and_json(bard: str, capsys: Captured)
     assert capsys.readouterr().out.count("log-probability") == 2
     assert main(["write", bard, "the cat", "-n", "2", "--length", "5", "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["seed"] for line in lines] == [0, 1]
+    assert lines[1]["seed"] == lines[0]["seed"] + 1
     assert lines[0].keys() >= {"prompt", "text", "tokens", "log_probs", "log_prob", "notes"}
     assert main(["write", bard, "the cat", "--stop", "\\n", "--length", "60"]) == 0
     assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_write_draws_a_seed_and_says_which_unless_one_is_given(bard: str, capsys: Captured) -> None:
+    ask = ["write", bard, "the cat", "--length", "20"]
+    assert main(ask) == 0
+    told = capsys.readouterr()
+    seed = told.err.rsplit("--seed ", 1)[1].strip()
+    assert main([*ask, "--seed", seed]) == 0
+    assert capsys.readouterr() == (told.out, "")
+    assert main([*ask, "--set", f"decode.seed={seed}"]) == 0
+    assert capsys.readouterr() == (told.out, "")
+    outputs = set()
+    for _ in range(3):
+        assert main(ask) == 0
+        outputs.add(capsys.readouterr().out)
+    assert len(outputs) > 1
+    assert main([*ask, "--temperature", "0"]) == 0
+    assert capsys.readouterr().err == "", "nothing is drawn"
 
 
 def test_a_prompt_that_is_cut_is_told(bard: str, capsys: Captured) -> None:

@@ -80,6 +80,16 @@ def test_every_line_gets_one_line_with_probabilities_or_json(capsys, monkeypatch
     assert set(json.loads(told.out.splitlines()[0])) == {"text", "labels", "probabilities", "notes"}
 
 
+def test_the_likeliest_labels_are_shown_as_many_as_asked_for(capsys):
+    for n in (1, 2, 9):
+        assert main(["classify", "runs/mood", "the film was good", "--top", str(n)]) == 0
+        label, *likeliest = capsys.readouterr().out.rstrip("\n").split("\t")
+        shares = [float(each.split()[1]) for each in likeliest]
+        assert len(shares) == min(n, 2)
+        assert likeliest[0].startswith(f"{label} ")
+        assert shares == sorted(shares, reverse=True)
+
+
 def test_evaluate_tells_scores_labels_and_confusions(place, capsys):
     assert main(["evaluate", "runs/mood", "reviews.tsv", "--output", "said.txt"]) == 0
     told = capsys.readouterr().out

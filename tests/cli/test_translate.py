@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -201,3 +202,22 @@ def test_eight_bits_translate_too(run: str, capsys: pytest.CaptureFixture[str]) 
     assert exact.score(pairs) != rounded.score(pairs)
     assert exact.score(pairs) == pytest.approx(rounded.score(pairs), rel=0.05)
     assert "\t" in capsys.readouterr().out
+
+
+def test_lines_that_are_typed_are_answered_one_by_one_until_ctrl_d(
+    run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = iter(["the cat", "we eat bread"])
+
+    def answer(_: str) -> str:
+        if line := next(typed, None):
+            return line
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", answer)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    assert main(["translate", run]) == 0
+    told = capsys.readouterr()
+    found = Translator.load(run).translate(["the cat", "we eat bread"])
+    assert told.out == "".join(f"{each}\n" for each in found), "prompts are no part of the output"
+    assert told.err.startswith("Type a text and Enter; Ctrl-D ends.\n> > > \n")

@@ -221,9 +221,21 @@ def test_files_are_written_where_they_are_asked_for(runs, tmp_path, capsys):
     asked = ["-o", "look.html", "--save", "look", "--picture", "head.png", "--guide", "guide.md"]
     places = [str(tmp_path / each) if not each.startswith("-") else each for each in asked]
     assert main(["look", str(runs / "translation"), TEXTS[0], *places]) == 0
-    assert capsys.readouterr().out == ""
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert [line.split()[1] for line in told.err.splitlines()] == places[1::2]
     names = {"look.html", "look", "head.png", "guide.md", "guide.svg"}
     assert {path.name for path in tmp_path.iterdir()} == names
+
+
+def test_the_page_is_opened_in_a_browser_on_request(runs, tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr("typer.launch", opened.append)
+    monkeypatch.chdir(tmp_path)
+    assert main(["look", str(runs / "translation"), TEXTS[0], "--open"]) == 0
+    assert main(["look", str(runs / "translation"), TEXTS[0], "-o", "mine.html", "--open"]) == 0
+    assert opened == [(tmp_path / name).as_uri() for name in ("look.html", "mine.html")]
+    assert all((tmp_path / name).exists() for name in ("look.html", "mine.html"))
 
 
 def test_a_film_is_played(runs, task, capsys):

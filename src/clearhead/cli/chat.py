@@ -1,6 +1,7 @@
 """`clearhead chat` and `write`: text that is shown as it is being written."""
 
 import json
+import secrets
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -21,7 +22,7 @@ HELP = """/reset   forget what was said
 /retry   answer the last message again
 /look    see what happened inside during the last reply
 /help    this list
-Ctrl-C stops a reply, Ctrl-D leaves."""
+/quit    leave (or Ctrl-D); Ctrl-C stops a reply"""
 
 
 def chat(
@@ -77,8 +78,8 @@ class Terminal:
     def talk(self) -> None:
         with suppress(ImportError):
             import readline  # noqa: F401  # input() then knows arrow keys and earlier lines
-        self.note("Type a message and Enter. /help lists what else there is; Ctrl-D leaves.")
-        while (line := self.typed()) is not None:
+        self.note("Type a message and Enter. /help lists what else there is; /quit leaves.")
+        while (line := self.typed()) is not None and line.strip() not in ("/quit", "/exit"):
             if command := self.commands.get(line.strip()):
                 command()
             elif line.strip().startswith("/"):
@@ -173,6 +174,9 @@ def write(
         from clearhead.tasks.task import Kept
 
         writer = Writer.load(run, checkpoint=checkpoint)
+    is_asked_for = seed is not None or any("decode.seed" in each for each in settings or [])
+    if not is_asked_for:
+        seed = secrets.randbelow(1_000_000)
     decode = options.decode_config(
         writer.config,
         settings,
@@ -189,7 +193,8 @@ def write(
         prompt = "" if sys.stdin.isatty() else sys.stdin.read().removesuffix("\n")
     if number == 1 and not as_json:
         pieces = Kept(writer.stream(prompt, decode, stop=stops))
-        show(chain([prompt.rstrip(" ")], pieces, ["\n"]))
+        typer.secho(prompt.rstrip(" "), bold=True, nl=False)
+        show(chain(pieces, ["\n"]))
         found = pieces.value
     else:
         found = writer.write(prompt, decode, stop=stops, n_best=number)
@@ -198,6 +203,8 @@ def write(
             each = one.log_prob / max(1, len(one.log_probs))
             title = f"[seed {one.seed}: log-probability {one.log_prob:.1f}, {each:.2f} per token]"
             typer.echo(json.dumps(values, ensure_ascii=False) if as_json else f"{title}\n{one}\n")
+    if decode.temperature and not is_asked_for:
+        options.tell(f"Random seed: {seed}. For the same text again: --seed {seed}")
     for note in (*found.notes, writer.note_on(prompt)):
         options.tell(note)
 

@@ -31,6 +31,10 @@ def look(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="HTML", help="The interactive page.")
     ] = None,
+    open_page: Annotated[
+        bool,
+        typer.Option("--open", help="Open the page in a browser (look.html unless -o is given)."),
+    ] = False,
     head: Annotated[
         str | None, typer.Option(metavar="PATH", help="A head, as in decoder.1.cross.3.")
     ] = None,
@@ -71,7 +75,7 @@ def look(
     """See inside a model at work: every number behind an output.
 
     - `clearhead look runs/en-de "A man rides a bike."`
-    - `clearhead look runs/en-de "A man rides a bike." -o look.html`
+    - `clearhead look runs/en-de "A man rides a bike." -o look.html` (or `--open`)
     - `clearhead look runs/en-de "A man rides a bike." --head decoder.1.cross.3`
     - `clearhead look runs/en-de "A man rides a bike." --by-hand decoder.1.cross.3.pattern 2 1`
     - `clearhead look runs/en-de "A man rides a bike." --edit no-positions`
@@ -86,7 +90,10 @@ def look(
     from clearhead.tasks import load
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
-    user = load(run, checkpoint=checkpoint)
+    with options.busy(f"loading {run}"):
+        user = load(run, checkpoint=checkpoint)
+    if open_page:
+        output = output or Path("look.html")
     if ablate:
         return print_ablation(console, user, ablate)
     frames = film_of(RunFolder.open(run).film.lines()) if film else None
@@ -104,6 +111,9 @@ def look(
     if guide:
         write_guide(found, guide)
     if output or save or picture or guide:
+        tell_written(output, save, picture, guide)
+        if open_page and output:
+            typer.launch(output.resolve().as_uri())
         return None
     if by_hand:
         console.print(str(told_by_hand(found, by_hand)))
@@ -120,6 +130,16 @@ def look(
             console.print(f"\n{found.change()}")
         draw_matrix(console, overview(found))
     return None
+
+
+def tell_written(page: Path | None, *others: Path | None) -> None:
+    """Say on stderr what was written, and how large it is."""
+    from clearhead.folder.run import bytes_in
+
+    for path in filter(None, (page, *others)):
+        size = bytes_in(path) if path.is_dir() else path.stat().st_size
+        hint = " Open it in a browser." if path == page else ""
+        options.tell(f"Written: {path} ({size / 1e6:,.1f} MB).{hint}")
 
 
 def looked(

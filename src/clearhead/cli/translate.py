@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -158,6 +158,9 @@ def classify(
             "--probabilities", help="After the label, a tab and each label with its probability."
         ),
     ] = False,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="The same for this many of the likeliest labels.")
+    ] = None,
     as_json: options.Json = False,
     errors: options.OnInvalid = "strict",
     checkpoint: options.Checkpoint = "",
@@ -167,21 +170,24 @@ def classify(
 
     - `clearhead classify runs/mood "What a lovely film!"`
     - `clearhead classify runs/mood --probabilities < reviews.txt > labels.txt`
+    - `clearhead classify runs/intents "Where is my card?" --top 3`
     """
     with options.busy(f"loading {run}"):
         from clearhead.tasks import Classifier
 
         classifier = Classifier.load(run, checkpoint=checkpoint)
+    n_shown = top if top is not None else None if probabilities else 0
     found = classifier.in_chunks(source_chunks(None if quiet else classifier, text, input, errors))
-    write_lines(found, lambda _, each: [label_line(each, probabilities, as_json)], quiet=quiet)
+    write_lines(found, lambda _, each: [label_line(each, n_shown, as_json)], quiet=quiet)
 
 
-def label_line(found: "Classification", probabilities: bool, as_json: bool) -> str:
+def label_line(found: "Classification", n_shown: int | None, as_json: bool) -> str:
+    """The label and so many probabilities, all for None; as JSON all of them."""
     if as_json:
         values = {"text": found.text, "labels": found.labels, "probabilities": found.probabilities}
         return json.dumps(values | {"notes": found.notes}, ensure_ascii=False)
     each = [f"{label} {probability:.4f}" for label, probability in found.probabilities.items()]
-    return "\t".join([str(found), *(each if probabilities else [])])
+    return "\t".join([str(found), *each[:n_shown]])
 
 
 def fill(
@@ -250,11 +256,20 @@ def with_notes(user: "User | None", texts: Iterable[Sequence[str]]) -> Iterator[
 
 
 def typed_lines() -> Iterator[list[str]]:
-    """Lines from a terminal; Ctrl-D ends them."""
-    print("Type a text and Enter; Ctrl-D ends.\n> ", end="", file=sys.stderr, flush=True)
-    while line := sys.stdin.readline():
-        yield [line.removesuffix("\n")]
-        print("> ", end="", file=sys.stderr, flush=True)
+    """Lines from a terminal, with arrow keys and earlier lines; Ctrl-D ends them."""
+    with suppress(ImportError):
+        import readline  # noqa: F401  # input() then knows them
+    options.tell("Type a text and Enter; Ctrl-D ends.")
+    is_seen = sys.stdout.isatty()  # else a prompt would be a part of the output
+    while True:
+        if not is_seen:
+            print("> ", end="", file=sys.stderr, flush=True)
+        try:
+            line = input("> " if is_seen else "")
+        except EOFError:
+            sys.stderr.write("\n")
+            return
+        yield [line]
 
 
 def write_lines(
