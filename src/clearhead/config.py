@@ -79,9 +79,29 @@ class Settings(BaseModel):
         return type(self)(**{**dict(self), **changes})
 
 
-class ModelConfig(Settings):
-    """The shape of a Transformer."""
+RECURRENT_WIDTHS = {
+    "lstm": {"tiny": 176, "small": 384, "base": 1_088, "big": 2_304},
+    "gru": {"tiny": 192, "small": 416, "base": 1_216, "big": 2_560},
+}
+"""How wide a recurrent model of a named size is: with two layers each way, it has about as many
+weights as the Transformer of that name."""
 
+
+def recurrent_size(architecture: str, name: str) -> dict[str, int]:
+    """What a named size means for a recurrent model; nothing, for a Transformer."""
+    if architecture not in RECURRENT_WIDTHS:
+        return {}
+    width = RECURRENT_WIDTHS[architecture][name]
+    return {"d_model": width, "n_heads": 1, "n_encoder_layers": 2, "n_decoder_layers": 2}
+
+
+class ModelConfig(Settings):
+    """The shape of a model."""
+
+    architecture: Shape[Literal["transformer", "lstm", "gru"]] = "transformer"
+    """Attention alone, or the older way: recurrent layers (LSTM or GRU) with attention to the
+    source. A recurrent model ignores d_ff, norm, positions, max_positions, embedding_norm,
+    n_token_types and init of its layers, and has one head."""
     family: Annotated[
         Own[Literal["encoder-decoder", "encoder", "decoder"]],
         chosen_by("the task; of chat, the data"),
@@ -137,6 +157,18 @@ class ModelConfig(Settings):
     init: Shape[Literal["xavier", "small"]] = "small"
     """How weights begin; `model/init.py` says why."""
 
+    attention: Shape[Literal["dot", "additive"]] = "dot"
+    """How a recurrent decoder compares its state with the source: a dot product (Luong), or a
+    small network (Bahdanau); a Transformer ignores it."""
+    input_feeding: Shape[bool] = False
+    """A recurrent decoder reads, beside each word, what it found in the source one word earlier
+    (Luong); slower to train, and a Transformer ignores it."""
+
+    @property
+    def recurs(self) -> bool:
+        """It reads word by word: an LSTM or a GRU."""
+        return self.architecture != "transformer"
+
     @property
     def reads(self) -> bool:
         """There is an encoder."""
@@ -146,6 +178,18 @@ class ModelConfig(Settings):
     def writes(self) -> bool:
         """There is a decoder."""
         return self.family != "encoder"
+
+    @property
+    def reach(self) -> int | None:
+        """The longest sequence there are learned positions for; None: any."""
+        return None if self.recurs or self.positions != "learned" else self.max_positions
+
+    @model_validator(mode="before")
+    @classmethod
+    def recurrent_models_have_one_head(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Where they are given no size, they begin with that of their own `tiny`."""
+        size = recurrent_size(str(values.get("architecture")), "tiny")
+        return {**size, **values, "n_heads": 1} if size else values
 
     @model_validator(mode="after")
     def check_shape(self) -> Self:
@@ -157,6 +201,12 @@ class ModelConfig(Settings):
                 f"{self.n_heads} equal heads.",
                 f"Use {' or '.join(map(str, near))} heads, or a d_model that is a multiple of "
                 f"{self.n_heads}.",
+            )
+        if self.recurs and self.d_model % 2:
+            raise ConfigError(
+                f"model.d_model = {self.d_model} is odd, and a recurrent encoder reads with one "
+                "half from each end.",
+                f"Use model.d_model = {self.d_model + 1}.",
             )
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ConfigError(
@@ -183,7 +233,8 @@ class ModelConfig(Settings):
         """The model of a named size, with some settings changed."""
         if name not in PRESETS:
             raise ConfigError(f"There is no size {shown(name)}.", suggestion(name, PRESETS))
-        return cls(**{**PRESETS[name].get("model", {}), **changes})
+        size = recurrent_size(str(changes.get("architecture")), name)
+        return cls(**{**PRESETS[name].get("model", {}), **size, **changes})
 
     def size(self) -> dict[str, int]:
         """How large the model is: the settings that a named size fixes."""
@@ -533,7 +584,10 @@ def layered(*layers: Given) -> Given:
 def spelled_out(given: Given) -> Given:
     """The settings with a named size, if there is one, as the numbers that it stands for."""
     rest = {key: value for key, value in given.items() if key != "size"}
-    size = ModelConfig.preset(str(given["size"])).size() if "size" in given else {}
+    asked = layered(rest).get("model", {}).get("architecture", "transformer")
+    size = (
+        ModelConfig.preset(str(given["size"]), architecture=asked).size() if "size" in given else {}
+    )
     return layered({"model": size}, rest)
 
 

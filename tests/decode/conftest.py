@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from clearhead.config import DecodeConfig, ModelConfig
-from clearhead.model import Transformer
+from clearhead.model import Model
+from clearhead.model import build as built
 
 SMALL: dict[str, Any] = {
     "vocab_size": 11, "d_model": 16, "d_ff": 24, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 2,
@@ -17,13 +18,13 @@ SMALL: dict[str, Any] = {
 
 
 @pytest.fixture(scope="session")
-def build() -> Callable[..., Transformer]:
+def build() -> Callable[..., Model]:
     """Makes a small model; the same arguments give the same one."""
 
     @cache
-    def make(seed: int = 0, **changes: Any) -> Transformer:
+    def make(seed: int = 0, **changes: Any) -> Model:
         torch.manual_seed(seed)
-        model = Transformer(ModelConfig(**{**SMALL, **changes})).eval()
+        model = built(ModelConfig(**{**SMALL, **changes})).eval()
         with torch.no_grad():
             for weight in model.parameters():
                 weight += 0.3 * torch.randn_like(weight)

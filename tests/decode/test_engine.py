@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from clearhead.config import DecodeConfig
-from clearhead.decode.engine import TappedEngine, TransformerEngine
+from clearhead.decode.engine import TappedEngine, TransformerEngine, fast_engine
 from clearhead.decode.request import Request, laid_out
 from clearhead.errors import ModelError
 from clearhead.model import Tap
@@ -32,7 +32,16 @@ SHAPES = [
     {"family": "decoder"},
     {"family": "decoder", "norm": "pre", "bias": False},
 ]
-shapes = st.sampled_from(SHAPES)
+RECURRENT = [
+    {"architecture": "lstm"},
+    {"architecture": "lstm", "input_feeding": True, "n_decoder_layers": 1, "bias": False},
+    {"architecture": "lstm", "attention": "additive", "tie": "none", "logit_bias": True},
+    {"architecture": "lstm", "family": "decoder", "positions": "learned", "max_positions": 1},
+    {"architecture": "gru", "attention": "additive", "input_feeding": True},
+    {"architecture": "gru", "tie": "output", "source_vocab_size": 9, "scale_embeddings": False},
+    {"architecture": "gru", "family": "decoder", "bias": False},
+]
+shapes = st.sampled_from(SHAPES + RECURRENT)
 texts = st.lists(st.integers(0, 7), min_size=1, max_size=6).map(tuple)
 pairs = st.lists(st.tuples(texts, texts), min_size=1, max_size=3)
 steps = st.integers(1, 6)
@@ -69,7 +78,7 @@ def one_more(engine, tokens):
 
 
 def engines(model):
-    return TransformerEngine(laid_out(model)), TappedEngine(model, Tap())
+    return fast_engine(laid_out(model)), TappedEngine(model, Tap())
 
 
 @given(shapes, pairs, steps, st.integers(0, 3), st.data())

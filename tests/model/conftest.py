@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from clearhead.config import ModelConfig
-from clearhead.model import Transformer
+from clearhead.model import Model
+from clearhead.model import build as built
 
 SMALL: dict[str, Any] = {
     "vocab_size": 23, "d_model": 16, "d_ff": 24, "n_heads": 4, "n_encoder_layers": 2, "n_decoder_layers": 2,
@@ -17,12 +18,12 @@ SMALL: dict[str, Any] = {
 
 
 @pytest.fixture(scope="session")
-def build() -> Callable[..., Transformer]:
+def build() -> Callable[..., Model]:
     """Makes a small model ready to use; biases and norms are moved from 0 and 1, where a mistake would not show."""
 
-    def make(seed: int = 0, **changes: Any) -> Transformer:
+    def make(seed: int = 0, **changes: Any) -> Model:
         torch.manual_seed(seed)
-        model = Transformer(ModelConfig(**{**SMALL, **changes})).eval()
+        model = built(ModelConfig(**{**SMALL, **changes})).eval()
         with torch.no_grad():
             for weight in model.parameters():
                 weight += 0.1 * torch.randn_like(weight)

@@ -1,8 +1,8 @@
 """logits → ids: greedy, beam and random search over engines that decode, on ids alone.
 
-Read `request.py` for what is asked and answered, `engine.py`, `flat.py` and `cache.py` for the
-models and their memory, `choose.py` and `search.py` for how tokens and outputs are chosen,
-`decoder.py` for the whole.
+Read `sentence.py` and `request.py` for what is asked and answered, `engine.py`, `flat.py`,
+`cache.py` and `recurrent.py` for the models and their memory, `choose.py` and `search.py` for how
+tokens and outputs are chosen, `decoder.py` for the whole.
 """
 
 from clearhead.decode.decoder import alternatives, decode, decode_each, score, stream
@@ -12,18 +12,18 @@ from clearhead.decode.request import (
     BLOCKED,
     BeamCandidate,
     BeamRecord,
+    Flat,
     Hypothesis,
     Ranking,
     Request,
-    Sentence,
-    Term,
     checked,
     laid_out,
 )
 from clearhead.decode.search import Best, Drawn, Search
+from clearhead.decode.sentence import Sentence, Term
 
 __all__ = [
-    "BLOCKED", "BeamCandidate", "BeamRecord", "Best", "Drawn", "Engine", "FlatTransformer",
+    "BLOCKED", "BeamCandidate", "BeamRecord", "Best", "Drawn", "Engine", "Flat", "FlatTransformer",
     "Hypothesis", "Ranking", "Request", "Search", "Sentence", "Term", "alternatives", "checked",
     "decode", "decode_each", "laid_out", "score", "stream",
 ]  # fmt: skip

@@ -84,7 +84,9 @@ class TreeCache:
         self.own = torch.cat(own, dim=2)
         if self.source:
             n_source = max(cache.source[0][0].size(2) for cache in caches)
-            self.source_mask = torch.cat([cache.wider_mask(n_source) for cache in caches])
+            self.source_mask = torch.cat(
+                [wider_mask(cache.source_mask, cache.source[0][0], n_source) for cache in caches]
+            )
             self.source = [
                 (joined(mine[0], theirs[0], n_source), joined(mine[1], theirs[1], n_source))
                 for mine, theirs in zip(self.source, other.source, strict=True)
@@ -109,13 +111,14 @@ class TreeCache:
         before, below = max(0, n_slots - self.n_slots), max(0, width - seen.size(1))
         return F.pad(seen, (before, 0, 0, below)) if before or below else seen
 
-    def wider_mask(self, n_source: int) -> Bool[Tensor, "N 1 1 S"]:
-        """What may be looked at when the sources are padded to a width."""
-        k, _ = self.source[0]
-        mask = self.source_mask
-        if mask is None:
-            mask = masks.padding(k.new_ones(k.size(0), k.size(2), dtype=torch.bool))
-        return F.pad(mask, (0, n_source - k.size(2)))
+
+def wider_mask(
+    mask: Bool[Tensor, "N 1 1 S"] | None, k: Float[Tensor, "N H S K"], n_source: int
+) -> Bool[Tensor, "N 1 1 T"]:
+    """What may be looked at when the sources, which have these keys, are padded to a width."""
+    if mask is None:
+        mask = masks.padding(k.new_ones(k.size(0), k.size(2), dtype=torch.bool))
+    return F.pad(mask, (0, n_source - k.size(2)))
 
 
 def taken(

@@ -17,8 +17,6 @@ from clearhead.decode.request import (
     Models,
     Ranking,
     Request,
-    Sentence,
-    Term,
     checked,
     never,
 )
@@ -32,6 +30,7 @@ from clearhead.decode.search import (
     room_for,
     size,
 )
+from clearhead.decode.sentence import Sentence, Term
 from clearhead.decode.terms import WithTerms, progress_of
 from clearhead.model import Tap
 from clearhead.text import END

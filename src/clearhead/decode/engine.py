@@ -6,12 +6,14 @@ from typing import Protocol, Self
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.decode.flat import FlatTransformer
-from clearhead.decode.request import Request, Sentence
-from clearhead.model import Tap, Transformer, masks
+from clearhead.decode.recurrent import RecurrentEngine
+from clearhead.decode.request import Flat, Request
+from clearhead.decode.sentence import Sentence, n_followed, padded, sources
+from clearhead.model import Model, Tap
 
 
 class Engine(Protocol):
@@ -71,7 +73,7 @@ class TappedEngine:
     It is slow, but edits see the sequences that a trace sees.
     """
 
-    def __init__(self, model: Transformer, tap: Tap) -> None:
+    def __init__(self, model: Model, tap: Tap) -> None:
         self.model, self.tap = model, tap
         # Of each sentence its hypotheses, what the encoder made of its source, and its mask.
         self.rows: list[tuple[Int[Tensor, "W T"], Tensor | None, Tensor | None]] = []
@@ -138,39 +140,15 @@ class Ensemble:
 def engine_for(request: Request) -> Engine:
     """An engine for a new batch: the fast one, unless somebody wants to edit on the way."""
     engines: list[Engine] = [
-        TransformerEngine(flat) if request.tap is None else TappedEngine(flat.model, request.tap)
+        fast_engine(flat) if request.tap is None else TappedEngine(flat.model, request.tap)
         for flat in request.models
     ]
     return engines[0] if len(engines) == 1 else Ensemble(engines)
 
 
+def fast_engine(flat: Flat) -> Engine:
+    return TransformerEngine(flat) if isinstance(flat, FlatTransformer) else RecurrentEngine(flat)
+
+
 def log_mean(log_probs: list[Tensor]) -> Float[Tensor, "..."]:
     return torch.stack(log_probs).logsumexp(dim=0) - math.log(len(log_probs))
-
-
-def n_followed(sentences: Sequence[Sentence]) -> int:
-    """How many of the prompts' last tokens are asked what follows them."""
-    return 1 + max(sentence.n_prefix for sentence in sentences)
-
-
-def sources(
-    sentences: Sequence[Sentence], device: torch.device
-) -> tuple[Int[Tensor, "N S"], Bool[Tensor, "N 1 1 S"] | None]:
-    """The sources side by side (collated), and a mask where some are shorter than others."""
-    lengths = torch.tensor([len(sentence.source) for sentence in sentences], device=device)
-    source = padded([sentence.source for sentence in sentences], device)
-    if lengths.min() == source.size(1):
-        return source, None
-    return source, masks.padding(torch.arange(source.size(1), device=device) < lengths[:, None])
-
-
-def padded(
-    rows: Sequence[Sequence[int]], device: torch.device, left: bool = False
-) -> Int[Tensor, "N S"]:
-    """Rows of one length, at least 1; what stands in the padding is never looked at."""
-    width = max(1, *map(len, rows))
-    fill = [[0] * (width - len(row)) for row in rows]
-    return torch.tensor(
-        [[*f, *row] if left else [*row, *f] for f, row in zip(fill, rows, strict=True)],
-        device=device,
-    )

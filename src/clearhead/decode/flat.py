@@ -78,7 +78,7 @@ class FlatTransformer:
     def head(self) -> Map:
         bias = self.model.head.bias
         matrix = self.model.head.matrix(self.tokens)
-        return self.product(matrix.detach(), None if bias is None else bias.detach())
+        return product(matrix.detach(), None if bias is None else bias.detach(), self.int8)
 
     def new_cache(self, lengths: list[int], capacity: int) -> TreeCache:
         n_heads, d_head = self.config.n_heads, self.config.d_model // self.config.n_heads
@@ -179,10 +179,10 @@ class FlatTransformer:
         own, ff = block.self_attention, block.feed_forward
         layer = FlatLayer(
             norm_self=flat_norm(block.norm_self),
-            qkv=self.product(*weights(own.qkv)),
+            qkv=product(*weights(own.qkv), self.int8),
             add_out=self.addition(*weights(own.out)),
             norm_ff=flat_norm(block.norm_ff),
-            inner=self.product(*weights(ff.inner)),
+            inner=product(*weights(ff.inner), self.int8),
             add_outer=self.addition(*weights(ff.out)),
         )
         if not hasattr(block, "cross_attention"):
@@ -190,29 +190,30 @@ class FlatTransformer:
         cross, d_model = block.cross_attention, self.config.d_model
         return layer._replace(
             norm_cross=flat_norm(block.norm_cross),
-            query=self.product(*weights(cross.qkv, slice(d_model))),
-            keys_values=self.product(*weights(cross.qkv, slice(d_model, None))),
+            query=product(*weights(cross.qkv, slice(d_model)), self.int8),
+            keys_values=product(*weights(cross.qkv, slice(d_model, None)), self.int8),
             add_cross_out=self.addition(*weights(cross.out)),
         )
-
-    def product(self, matrix: Float[Tensor, "Y X"], bias: Float[Tensor, " Y"] | None) -> Map:
-        """x Wᵀ + b."""
-        if self.int8:
-            return int8_product(matrix, bias)
-        columns = in_columns(matrix)
-        if bias is None:
-            return partial(torch.mm, mat2=columns)
-        return lambda x: torch.addmm(bias, x, columns)
 
     def addition(self, matrix: Float[Tensor, "Y X"], bias: Float[Tensor, " Y"] | None) -> Add:
         """x + z Wᵀ + b, in the place of x."""
         if self.int8:
-            product = int8_product(matrix, bias)
-            return lambda x, z: x.add_(product(z))
+            rounded = int8_product(matrix, bias)
+            return lambda x, z: x.add_(rounded(z))
         columns = in_columns(matrix)
         if bias is None:
             return lambda x, z: x.addmm_(z, columns)
         return lambda x, z: x.add_(bias).addmm_(z, columns)
+
+
+def product(matrix: Float[Tensor, "Y X"], bias: Float[Tensor, " Y"] | None, int8: bool) -> Map:
+    """x Wᵀ + b."""
+    if int8:
+        return int8_product(matrix, bias)
+    columns = in_columns(matrix)
+    if bias is None:
+        return partial(torch.mm, mat2=columns)
+    return lambda x: torch.addmm(bias, x, columns)
 
 
 def in_rows(z: Float[Tensor, "N H T K"]) -> Float[Tensor, "R D"]:

@@ -11,8 +11,9 @@ from itertools import pairwise
 
 import torch
 
-from clearhead.decode.request import Hypothesis, Request, Sentence
+from clearhead.decode.request import Hypothesis, Request
 from clearhead.decode.search import Result
+from clearhead.decode.sentence import Sentence
 from clearhead.model import Trace
 
 LONGEST_PERIOD = 10

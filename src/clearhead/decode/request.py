@@ -8,42 +8,20 @@ import torch
 
 from clearhead.config import DecodeConfig
 from clearhead.decode.flat import FlatTransformer
+from clearhead.decode.recurrent import FlatRecurrent
+from clearhead.decode.sentence import Sentence, Term
 from clearhead.errors import ModelError
-from clearhead.model import Tap, Transformer
+from clearhead.model import Model, Recurrent, Tap, Transformer
 from clearhead.text import END, SPECIALS, START
 
 DEFAULTS = DecodeConfig()
 BLOCKED = tuple(token for token in range(len(SPECIALS)) if token != END)
 """Tokens that no output holds: every special one but the end."""
-Models = Transformer | FlatTransformer | Sequence[Transformer | FlatTransformer]
+Flat = FlatTransformer | FlatRecurrent
+"""A model laid out for decoding."""
+Models = Model | Flat | Sequence[Model | Flat]
 """One model or an ensemble; those laid out for decoding are worth keeping between calls."""
 Fate = Literal["kept", "finished", "pruned"]
-Term = tuple[tuple[int, ...], ...]
-"""A term that must appear, in any one of its spellings (with and without a leading space, say)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sentence:
-    """One source and what is asked of its output."""
-
-    index: int
-    """Its place in the order given."""
-    source: tuple[int, ...]
-    """What the encoder reads; nothing, for a model without one."""
-    prompt: tuple[int, ...]
-    """What the decoder reads before the first choice: the start or a context, and the prefix."""
-    n_prefix: int
-    """How many of the prompt's last tokens are the beginning of the output."""
-    limit: int
-    """The longest output, its prefix and its end token included."""
-    min_length: int = 0
-    terms: tuple[Term, ...] = ()
-    draw: int = 0
-    """Which of several random outputs this is."""
-
-    @property
-    def prefix(self) -> tuple[int, ...]:
-        return self.prompt[len(self.prompt) - self.n_prefix :]
 
 
 @dataclass(frozen=True)
@@ -92,7 +70,7 @@ def never() -> bool:
 class Request:
     """What holds for all sentences of one call."""
 
-    models: tuple[FlatTransformer, ...]
+    models: tuple[Flat, ...]
     options: DecodeConfig
     end: int = END
     blocked: tuple[int, ...] = BLOCKED
@@ -115,8 +93,7 @@ class Request:
         reads = self.models[0].config.reads
         context = (START,) if reads or not source else tuple(source)
         longest = self.options.max_length or len(source) + self.options.max_extra
-        configs = [each.config for each in self.models]
-        ends = [each.max_positions for each in configs if each.positions == "learned"]
+        ends = [each.config.reach for each in self.models if each.config.reach]
         # The last token is never read, so it needs no position.
         left = min(ends, default=2**31) - len(context) + 1
         return Sentence(
@@ -130,15 +107,18 @@ class Request:
         )
 
 
-def laid_out(model: Transformer, int8: bool = False) -> FlatTransformer:
+def laid_out(model: Model, int8: bool = False) -> Flat:
     """A model's weights as its engine wants them, which is worth keeping between calls."""
+    if isinstance(model, Recurrent):
+        return FlatRecurrent(model, int8)
+    assert isinstance(model, Transformer), "an architecture without an engine"
     return FlatTransformer(model, int8)
 
 
-def checked(models: Models) -> tuple[FlatTransformer, ...]:
+def checked(models: Models) -> tuple[Flat, ...]:
     """One model or an ensemble, ready to decode."""
-    models = (models,) if isinstance(models, Transformer | FlatTransformer) else models
-    flat = tuple(laid_out(each) if isinstance(each, Transformer) else each for each in models)
+    models = (models,) if isinstance(models, Model | Flat) else models
+    flat = tuple(laid_out(each) if isinstance(each, Model) else each for each in models)
     kinds = {(each.config.family, each.config.vocab_size) for each in flat}
     if len(kinds) != 1 or not all(each.config.writes for each in flat):
         found = ", ".join(f"{family} of {n_tokens} tokens" for family, n_tokens in sorted(kinds))

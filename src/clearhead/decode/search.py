@@ -24,7 +24,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from clearhead.decode.choose import NOTHING, Rules, drawn_tokens, top
-from clearhead.decode.engine import Engine, engine_for, padded
+from clearhead.decode.engine import Engine, engine_for
 from clearhead.decode.request import (
     ROOT,
     BeamCandidate,
@@ -33,10 +33,10 @@ from clearhead.decode.request import (
     Hypothesis,
     Ranking,
     Request,
-    Sentence,
     TokenNode,
     chain,
 )
+from clearhead.decode.sentence import Sentence, padded
 
 Result = tuple[Sentence, list[Hypothesis]]
 """A sentence and its outputs, best first."""

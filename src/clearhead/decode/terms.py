@@ -14,8 +14,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from clearhead.decode.request import Request, Sentence, Term, TokenNode
+from clearhead.decode.request import Request, TokenNode
 from clearhead.decode.search import Best, Pick, Result, Slot, totals_of
+from clearhead.decode.sentence import Sentence, Term
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from clearhead.errors import (
 )
 from clearhead.folder.checkpoints import Checkpoint, Checkpoints
 from clearhead.folder.history import Log, RunPlan, plan_in_log
-from clearhead.model import Transformer, build
+from clearhead.model import Model, build
 from clearhead.tensors import check_same, read_tensors, specs, write_tensors
 from clearhead.text import Tokenizer
 from clearhead.text.words import Words
@@ -189,7 +189,7 @@ class RunFolder:
         with atomic_file(self.path / WORDS, words.nbytes) as file:
             write_tensors(file, {"words": torch.from_numpy(words)}, seal=True)
 
-    def model(self, device: str = "cpu", checkpoint: str = "") -> Transformer:
+    def model(self, device: str = "cpu", checkpoint: str = "") -> Model:
         """The model with the weights to use, or with those of a checkpoint: "last", or a step."""
         config = self.config().model
         if checkpoint:
@@ -322,7 +322,7 @@ def config_of(content: bytes, name: str) -> Config:
         ) from None
 
 
-def empty_model(config: ModelConfig, n_bytes: int, path: Path) -> Transformer:
+def empty_model(config: ModelConfig, n_bytes: int, path: Path) -> Model:
     """The model of a config, all shapes and no memory, if its weights can be in so many bytes."""
     if least_bytes(config) > n_bytes:
         raise ModelFileError(
@@ -355,10 +355,13 @@ class Undrawn(TorchFunctionMode):
 
 
 def least_bytes(config: ModelConfig) -> int:
-    """A lower bound that costs nothing: one embedding, and each layer's attention and network."""
+    """A lower bound that costs nothing: one embedding, and each layer's attention and network.
+
+    Recurrent layers have no network, and more than four square matrices in their gates.
+    """
     encoder = 0 if config.family == "decoder" else config.n_encoder_layers
     decoder = 0 if config.family == "encoder" else config.n_decoder_layers
-    layer = 4 * config.d_model**2 + 2 * config.d_model * config.d_ff
+    layer = 4 * config.d_model**2 + (0 if config.recurs else 2 * config.d_model * config.d_ff)
     return torch.float32.itemsize * (
         config.vocab_size * config.d_model + (encoder + decoder) * layer
     )

@@ -11,7 +11,7 @@ from jaxtyping import Float, UInt8
 
 from clearhead.errors import FolderError
 from clearhead.look.labelled import patterns, replayed
-from clearhead.model import Transformer
+from clearhead.model import Model
 
 LONGEST = 12
 """Tokens of a probe: short enough that a frame of all heads is some kilobytes."""
@@ -38,7 +38,7 @@ class Film:
         return int(changes.argmax()) + 1 if len(changes) else 0
 
 
-def frame(model: Transformer, probes: Sequence[Probe], step: int, loss: float) -> dict[str, Any]:
+def frame(model: Model, probes: Sequence[Probe], step: int, loss: float) -> dict[str, Any]:
     """The attention of all heads on all probes as it is now, as a line for a log."""
     was_training = model.training
     model.eval()
@@ -47,7 +47,7 @@ def frame(model: Transformer, probes: Sequence[Probe], step: int, loss: float) -
     return {"kind": "frame", "step": step, "loss": loss, "probes": shots}
 
 
-def shot(model: Transformer, probe: Probe) -> dict[str, Any]:
+def shot(model: Model, probe: Probe) -> dict[str, Any]:
     packed = {
         path: (255 * pattern).round().byte().numpy()
         for path, pattern in patterns(replayed(model, probe.source, probe.target)).items()

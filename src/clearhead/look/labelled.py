@@ -17,7 +17,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from clearhead.errors import ConfigError
-from clearhead.model import Edit, Trace, Transformer
+from clearhead.model import Edit, Model, Trace
 
 HEAD = re.compile(r"(.+\..+\.(?:self|cross))\.(\d+)(\..+)?")
 AXES = {
@@ -41,7 +41,7 @@ SHADES = " ░▒▓█"
 
 @torch.inference_mode()
 def replayed(
-    model: Transformer,
+    model: Model,
     source: Sequence[int],
     target: Sequence[int],
     edits: Mapping[str, Edit] | None = None,
@@ -52,7 +52,7 @@ def replayed(
     return {path: tensor[0].float().cpu() for path, tensor in trace.seen.items()}
 
 
-def as_batch(model: Transformer, *sides: Sequence[int]) -> list[Tensor | None]:
+def as_batch(model: Model, *sides: Sequence[int]) -> list[Tensor | None]:
     """Each side as a batch of one; nothing, where it has no ids."""
     return [torch.tensor([side], device=model.device) if side else None for side in sides]
 

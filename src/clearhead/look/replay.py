@@ -21,7 +21,7 @@ from clearhead.look.film import Film
 from clearhead.look.labelled import LabelledTensor, axes_of, patterns, without_head
 from clearhead.look.search import SearchTree
 from clearhead.look.words import Alignment, Spell, Token, best_alignment
-from clearhead.model import Edit, Transformer
+from clearhead.model import Edit, Model
 
 N_ALTERNATIVES = 20
 SUBLAYERS = {"self": "self_attention", "cross": "cross_attention", "ff": "feed_forward"}
@@ -71,7 +71,7 @@ def guesses(logits: Float[Tensor, " V"], ids: Sequence[int], spell: Spell) -> tu
 class Replay:
     """One output and all that happened on its way; `["decoder.1.cross.pattern"]` is any of it."""
 
-    model: Transformer
+    model: Model
     task: str
     input: str
     output: str

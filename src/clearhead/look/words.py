@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.look.labelled import LabelledTensor, patterns, replayed
-from clearhead.model import Transformer
+from clearhead.model import Model
 
 Spell = Callable[[Sequence[int]], list[str]]
 """Token ids as people read them, a leading space as ▁."""
@@ -105,9 +105,7 @@ class Alignment:
         return " ".join(f"{source}-{target}" for source, target in sorted(self.links))
 
 
-def align(
-    model: Transformer, source: Sequence[Token], target: Sequence[Token], start: int
-) -> Alignment:
+def align(model: Model, source: Sequence[Token], target: Sequence[Token], start: int) -> Alignment:
     """The alignment of any source and output, each ended by its end token."""
     sides = [token.id for token in source], [start, *(token.id for token in target[:-1])]
     return best_alignment(patterns(replayed(model, *sides), "cross"), source, target)

@@ -11,6 +11,10 @@ holds in bounds, does not grow with depth.
 In both, token vectors have variance 1 / d_model: after the √d_model of the embedding they are as
 large as the position vectors, and as output matrix they give logits of variance about 1. Without
 that scaling they begin at BERT's 0.02. Biases begin at 0, norms at 1.
+
+In recurrent layers each gate's matrix is drawn on its own: Glorot-uniform for what comes in, and
+orthogonal for the state, which keeps its length however often it passes. The bias of an LSTM's
+forget gate begins at 1: a cell that remembers lets gradients through.
 """
 
 import math
@@ -42,6 +46,8 @@ def initialise(model: nn.Module, config: ModelConfig) -> None:
             nn.init.normal_(module.weight, std=config.d_model**-0.5 if scaled else BERT_STD)
         elif isinstance(module, LearnedPositions):
             nn.init.normal_(module.table, std=BERT_STD)
+        elif isinstance(module, nn.RNNBase):
+            draw_gates(module)
     for module in model.modules():
         if isinstance(module, Attention):
             # Three square matrices that happen to lie together.
@@ -57,6 +63,19 @@ def draw_matrix(weight: Tensor, config: ModelConfig) -> None:
         nn.init.xavier_uniform_(weight)
     else:
         nn.init.normal_(weight, std=math.sqrt(2 / (5 * config.d_model)))
+
+
+def draw_gates(cells: nn.RNNBase) -> None:
+    """The weights of an LSTM or a GRU, whose gates' matrices lie one above the other."""
+    for name, weight in cells.named_parameters():
+        gates = weight.chunk(len(weight) // cells.hidden_size)
+        if name.startswith("bias"):
+            nn.init.zeros_(weight)
+            if isinstance(cells, nn.LSTM) and name.startswith("bias_ih"):
+                nn.init.ones_(gates[1])
+        for gate in gates if name.startswith("weight") else ():
+            draw = nn.init.xavier_uniform_ if name.startswith("weight_ih") else nn.init.orthogonal_
+            draw(gate)
 
 
 def quieten_writes(stack: Stack) -> None:

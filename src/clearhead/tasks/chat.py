@@ -24,7 +24,7 @@ from clearhead.data.store import (
 from clearhead.decode import laid_out, stream
 from clearhead.errors import TextError
 from clearhead.look import Look
-from clearhead.model import Transformer
+from clearhead.model import Model
 from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.tasks.task import (
     DEFAULTS,
@@ -89,7 +89,7 @@ class Chatbot(User):
     remedy = "clearhead train FILES --task chat --into RUN"
 
     def __init__(
-        self, model: Transformer, tokenizers: Tokenizers, config: Config, name: str = ""
+        self, model: Model, tokenizers: Tokenizers, config: Config, name: str = ""
     ) -> None:
         super().__init__(model, tokenizers, config, name)
         self.flat = laid_out(model)
@@ -303,7 +303,7 @@ class ChatTask(Task):
         """The loss; the likeliest replies to a few of the conversations."""
         some = [each.turns[:-1] for each in examples[:N_SAMPLES]]
 
-        def sampled(model: Transformer) -> Samples:
+        def sampled(model: Model) -> Samples:
             bot = Chatbot(model, self.tokenizers, self.config)
             return tuple((turns[-1], bot.answer(turns, temperature=0.0).text) for turns in some)
 

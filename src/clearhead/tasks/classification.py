@@ -17,7 +17,7 @@ from clearhead.data.examples import LabelledText, labelled
 from clearhead.data.store import Encoding, Store, chunks, label_encoding
 from clearhead.errors import DataError, shown
 from clearhead.look import Look
-from clearhead.model import Transformer
+from clearhead.model import Model
 from clearhead.tasks.baseline import linear_scores
 from clearhead.tasks.looking import Asked, look_at_reading
 from clearhead.tasks.task import N_SAMPLES, Task, Tokenizers, User
@@ -62,7 +62,7 @@ class Classifier(User):
     remedy = "clearhead train TABLE --task classification --into RUN"
 
     def __init__(
-        self, model: Transformer, tokenizers: Tokenizers, config: Config, name: str = ""
+        self, model: Model, tokenizers: Tokenizers, config: Config, name: str = ""
     ) -> None:
         super().__init__(model, tokenizers, config, name)
         self.labels = config.labels.names
@@ -264,14 +264,14 @@ class ClassificationTask(Task):
         several = self.config.labels.several
         batches = self.batches(store)
 
-        def score(model: Transformer) -> float:
+        def score(model: Model) -> float:
             return self.measured(*scored(model, batches)).value
 
-        def calibrated(model: Transformer, config: Config) -> Config:
+        def calibrated(model: Model, config: Config) -> Config:
             temperature = fitted_temperature(*scored(model, batches), several)
             return config.but(labels=config.labels.but(temperature=temperature))
 
-        def samples(model: Transformer) -> Samples:
+        def samples(model: Model) -> Samples:
             found = Classifier(model, self.tokenizers, self.config).classify(
                 [example.text for example in examples[:N_SAMPLES]]
             )
@@ -289,7 +289,7 @@ class ClassificationTask(Task):
 
 @torch.no_grad()
 def scored(
-    model: Transformer, batches: Batches[LabelBatch]
+    model: Model, batches: Batches[LabelBatch]
 ) -> tuple[Float[Tensor, "N C"], Bool[Tensor, "N C"]]:
     """The scores of all classes for all texts, and which of them are right."""
     device = model.device

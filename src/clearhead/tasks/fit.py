@@ -33,7 +33,7 @@ from clearhead.errors import ConfigError, DataError, FolderError, NotFiniteError
 from clearhead.folder import Inheritance, RunFolder, RunPlan
 from clearhead.look.film import frame
 from clearhead.machine import device_for, keep_freed_memory
-from clearhead.model import Transformer, build
+from clearhead.model import Model, build
 from clearhead.tasks.corpus import Corpus
 from clearhead.tasks.looking import probes
 from clearhead.tasks.pretraining import OBJECTIVES
@@ -431,7 +431,7 @@ def like(base: RunFolder, given: Given) -> Given:
 
 
 @torch.no_grad()
-def inherit(model: Transformer, base: RunFolder, tokenizers: Tokenizers) -> Inheritance:
+def inherit(model: Model, base: RunFolder, tokenizers: Tokenizers) -> Inheritance:
     """Take over each weight of the same name and shape, and the vectors of known tokens."""
     if not base.has_weights():
         raise FolderError(

@@ -9,11 +9,11 @@ from itertools import islice
 from typing import Any
 
 from clearhead.config import DecodeConfig
-from clearhead.decode import BeamRecord, FlatTransformer, Hypothesis, Ranking, decode
+from clearhead.decode import BeamRecord, Flat, Hypothesis, Ranking, decode
 from clearhead.look import Look, SearchTree, Token, replayed, search_tree, tokens
 from clearhead.look.edits import Edits, edits_of
 from clearhead.look.film import LONGEST, Probe
-from clearhead.model import Edit, Trace, Transformer
+from clearhead.model import Edit, Model, Trace
 from clearhead.text import PAD, Tokenizer
 from clearhead.training import Job
 
@@ -30,7 +30,7 @@ MOST_HEADS = 512
 
 
 def look_at_writing(
-    flat: FlatTransformer,
+    flat: Flat,
     tokenizers: tuple[Tokenizer, Tokenizer],
     text: str,
     *,
@@ -91,7 +91,7 @@ def looks_ahead(edits: Edits) -> bool:
 
 
 def decoded_with_tree(
-    flat: FlatTransformer,
+    flat: Flat,
     tokenizer: Tokenizer,
     source: Sequence[int],
     *,
@@ -118,7 +118,7 @@ def decoded_with_tree(
 
 
 def look_at_reading(
-    model: Transformer,
+    model: Model,
     tokenizer: Tokenizer,
     text: str,
     *,

@@ -15,7 +15,7 @@ from clearhead.data.store import Encoding, Store
 from clearhead.errors import FolderError
 from clearhead.folder import RunFolder
 from clearhead.look import Look
-from clearhead.model import Transformer
+from clearhead.model import Model
 from clearhead.text import Tokenizer
 from clearhead.text.words import Words, told_of_new_words
 from clearhead.training import Judge, Loss, next_token_loss
@@ -145,7 +145,7 @@ class User(ABC):
     """The command that trains one."""
 
     def __init__(
-        self, model: Transformer, tokenizers: Tokenizers, config: Config, name: str = ""
+        self, model: Model, tokenizers: Tokenizers, config: Config, name: str = ""
     ) -> None:
         self.model, self.config, self.name = model, config, name
         self.tokenizers, self.tokenizer = tokenizers, tokenizers[1]

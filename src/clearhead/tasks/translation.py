@@ -16,7 +16,7 @@ from clearhead.decode import Hypothesis, decode, laid_out, score
 from clearhead.errors import ConfigError, TextError, shown
 from clearhead.folder import RunFolder
 from clearhead.look import Alignment, Look, align, tokens
-from clearhead.model import Transformer
+from clearhead.model import Model
 from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.tasks.task import N_SAMPLES, Output, Task, Tokenizers, User
 from clearhead.text import END, START, Tokenizer, fitting_parts
@@ -86,7 +86,7 @@ class Translator(User):
 
     def __init__(
         self,
-        models: Sequence[Transformer],
+        models: Sequence[Model],
         tokenizers: Tokenizers,
         config: Config,
         name: str = "",
@@ -325,16 +325,16 @@ class TranslationTask(Task):
         """Loss over all validation pairs; BLEU of greedy translations."""
         source, target = self.tokenizers
 
-        def translated(model: Transformer, texts: list[str]) -> list[str]:
+        def translated(model: Model, texts: list[str]) -> list[str]:
             return [
                 target.decode(best[0].ids) for best in decode(model, ended(source, texts), GREEDY)
             ]
 
-        def bleu(model: Transformer, some: list[Pair]) -> float:
+        def bleu(model: Model, some: list[Pair]) -> float:
             hypotheses = translated(model, [pair.source for pair in some])
             return metrics.bleu(hypotheses, [pair.target for pair in some]).value
 
-        def samples(model: Transformer) -> Samples:
+        def samples(model: Model) -> Samples:
             sources = [pair.source for pair in examples[:N_SAMPLES]]
             return tuple(zip(sources, translated(model, sources), strict=True))
 

@@ -13,7 +13,7 @@ from clearhead.data.store import Encoding, Store, text_encoding
 from clearhead.decode import laid_out, stream
 from clearhead.errors import ConfigError
 from clearhead.look import Look
-from clearhead.model import Transformer
+from clearhead.model import Model
 from clearhead.tasks.baseline import n_gram_bits
 from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.tasks.task import (
@@ -65,7 +65,7 @@ class Writer(User):
     remedy = "clearhead train FILES --task writing --into RUN"
 
     def __init__(
-        self, model: Transformer, tokenizers: Tokenizers, config: Config, name: str = ""
+        self, model: Model, tokenizers: Tokenizers, config: Config, name: str = ""
     ) -> None:
         super().__init__(model, tokenizers, config, name)
         self.flat = laid_out(model)
@@ -296,7 +296,7 @@ class WritingTask(Task):
         """The loss; how the model goes on with the beginning of the validation text."""
         opening = next((line for line in examples if line.strip()), "")[:OPENING]
 
-        def sampled(model: Transformer) -> Samples:
+        def sampled(model: Model) -> Samples:
             writer = Writer(model, self.tokenizers, self.config)
             found = writer.write(opening, max_length=SAMPLE_TOKENS)
             return ((found.prompt, found.text),)

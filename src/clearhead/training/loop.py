@@ -14,7 +14,7 @@ import torch
 from clearhead.config import TrainConfig
 from clearhead.data.batches import Batch, Batches
 from clearhead.data.order import mix
-from clearhead.model import Transformer, build
+from clearhead.model import Model, build
 from clearhead.training.loss import Judge, Loss
 from clearhead.training.optimizer import freeze, optimizers, rate_factor
 from clearhead.training.state import (
@@ -75,7 +75,7 @@ def stop_on_signals() -> Iterator[StopFlag]:
 class Job:
     """What to train, on what, judged by what, and how long."""
 
-    model: Transformer
+    model: Model
     batches: Batches[Any]
     loss: Loss
     config: TrainConfig
@@ -277,7 +277,7 @@ class Run:
         )
         self.watch.note_validation()
 
-    def model_to_judge(self) -> Transformer:
+    def model_to_judge(self) -> Model:
         """The model in evaluation mode: a gathered copy, where its weights are sharded (FSDP)."""
         model = self.job.model
         if self.job.config.shard and self.job.ranks.world > 1:

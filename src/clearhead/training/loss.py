@@ -18,7 +18,7 @@ from clearhead.data.batches import (
     TextBatch,
     TokenBatch,
 )
-from clearhead.model import Transformer, masks
+from clearhead.model import Model, masks
 from clearhead.model.tap import SILENT, Tap
 from clearhead.text import UNKNOWN
 
@@ -29,30 +29,30 @@ Samples = tuple[tuple[str, str], ...]
 class Loss(Protocol):
     """From a model and a batch to the sum of the losses and their number; the model has the tap."""
 
-    def __call__(self, model: Transformer, batch: Any, tap: Tap = SILENT) -> tuple[Tensor, int]: ...
+    def __call__(self, model: Model, batch: Any, tap: Tap = SILENT) -> tuple[Tensor, int]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judge:
     """Validation: what training is measured by, on examples that it does not see."""
 
-    loss: Callable[[Transformer], float]
+    loss: Callable[[Model], float]
     """The mean loss over all validation examples."""
     n_examples: int = 0
     per_byte: float = 0.0
     """Predictions for each byte of the validation text, where the loss is of all of it."""
     name: str = "loss"
-    score: Callable[[Transformer], float] | None = None
+    score: Callable[[Model], float] | None = None
     """The task's own measure on a sample, higher being better; without one, minus the loss."""
-    full_score: Callable[[Transformer], float] | None = None
+    full_score: Callable[[Model], float] | None = None
     """The same on all validation examples: what the weights to use are chosen by."""
     effort: float = 1.0
     """How many times longer the full score takes than that of the sample."""
-    samples: Callable[[Transformer], Samples] = lambda _: ()
-    calibrated: Callable[[Transformer, Config], Config] = lambda _, config: config
+    samples: Callable[[Model], Samples] = lambda _: ()
+    calibrated: Callable[[Model, Config], Config] = lambda _, config: config
     """The settings with what only validation can tell, such as a temperature."""
 
-    def rating(self, model: Transformer) -> float:
+    def rating(self, model: Model) -> float:
         """What weights are chosen by, higher being better: the full score, or minus the loss."""
         return -self.loss(model) if self.full_score is None else self.full_score(model)
 
@@ -60,7 +60,7 @@ class Judge:
 def next_token_loss(smoothing: float = 0.0, word_dropout: float = 0.0) -> Loss:
     """Teacher forcing: the target goes in shifted right, and each position predicts its token."""
 
-    def loss(model: Transformer, batch: TextBatch, tap: Tap = SILENT) -> tuple[Tensor, int]:
+    def loss(model: Model, batch: TextBatch, tap: Tap = SILENT) -> tuple[Tensor, int]:
         memory = mask = None
         if isinstance(batch, PairBatch):
             mask = masks.padding(batch.source_mask)
@@ -71,15 +71,13 @@ def next_token_loss(smoothing: float = 0.0, word_dropout: float = 0.0) -> Loss:
     return loss
 
 
-def masked_token_loss(
-    model: Transformer, batch: MaskedBatch, tap: Tap = SILENT
-) -> tuple[Tensor, int]:
+def masked_token_loss(model: Model, batch: MaskedBatch, tap: Tap = SILENT) -> tuple[Tensor, int]:
     """BERT's: the encoder reads all there is to see, and predicts the tokens that are hidden."""
     return token_loss(model, model.encode(batch.source, tap=tap), batch)
 
 
 def token_loss(
-    model: Transformer, x: Float[Tensor, "B T D"], batch: TokenBatch, smoothing: float = 0.0
+    model: Model, x: Float[Tensor, "B T D"], batch: TokenBatch, smoothing: float = 0.0
 ) -> tuple[Tensor, int]:
     """From the vectors of the last stack, at the positions that are judged."""
     head, targets = model.head, batch.target_out[batch.judged]
@@ -95,7 +93,7 @@ def label_loss(
 ) -> Loss:
     """One label per text (softmax over the labels), or any number of them (a sigmoid each)."""
 
-    def loss(model: Transformer, batch: LabelBatch, tap: Tap = SILENT) -> tuple[Tensor, int]:
+    def loss(model: Model, batch: LabelBatch, tap: Tap = SILENT) -> tuple[Tensor, int]:
         scores = model(with_unknowns(batch.source, word_dropout), real=batch.source_mask, tap=tap)
         labels = batch.labels.to(scores.dtype)
         weight = scores.new_tensor(weights) if weights else None
@@ -110,16 +108,16 @@ def label_loss(
 
 
 @torch.no_grad()
-def total_loss(model: Transformer, loss: Loss, batches: Iterable[Any]) -> tuple[float, int]:
+def total_loss(model: Model, loss: Loss, batches: Iterable[Any]) -> tuple[float, int]:
     """The sum of the losses over all batches, and how many there are."""
     losses = [loss(model, batch.to(model.device)) for batch in batches]
     return sum(float(each) for each, _ in losses), sum(n for _, n in losses)
 
 
-def mean_loss(loss: Loss, batches: Batches[Any]) -> Callable[[Transformer], float]:
+def mean_loss(loss: Loss, batches: Batches[Any]) -> Callable[[Model], float]:
     """A model's loss over a validation set, always in the same order."""
 
-    def measured(model: Transformer) -> float:
+    def measured(model: Model) -> float:
         total, n_predictions = total_loss(model, loss, batches.fixed())
         return total / n_predictions
 

@@ -141,7 +141,9 @@ def sized(
         )
     best, reasons = 0.0, list[str]()
     for name in SIZES:
-        model = config.model.but(**ModelConfig.preset(name).size())
+        model = config.model.but(
+            **ModelConfig.preset(name, architecture=config.model.architecture).size()
+        )
         fast = speed(model)
         passes = fast * seconds / n_tokens
         about = f"{fast:,.0f} tokens/s on this machine would see the data {passes:.1f} times"

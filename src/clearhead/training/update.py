@@ -23,7 +23,7 @@ from clearhead.config import TrainConfig
 from clearhead.data.batches import Batch
 from clearhead.errors import NotFiniteError
 from clearhead.machine import is_bf16
-from clearhead.model import Transformer
+from clearhead.model import Model
 from clearhead.model.block import Block
 from clearhead.model.tap import Trace
 from clearhead.training.loss import Loss
@@ -117,7 +117,7 @@ class Outcome:
 class Objective(nn.Module):
     """The model with its loss, as one module; in mixed precision (autocast) where it is asked for."""
 
-    def __init__(self, model: Transformer, loss: Loss, config: TrainConfig) -> None:
+    def __init__(self, model: Model, loss: Loss, config: TrainConfig) -> None:
         super().__init__()
         self.model, self.loss = model, loss
         self.bf16 = is_bf16(config.precision, model.device)
@@ -196,9 +196,7 @@ def microbatches(batch: Batch, n_pieces: int) -> list[Batch]:
     return [piece for piece in pieces if len(piece.indices)]
 
 
-def not_finite(
-    model: Transformer, loss: Loss, batches: Sequence[Batch], step: int
-) -> NotFiniteError:
+def not_finite(model: Model, loss: Loss, batches: Sequence[Batch], step: int) -> NotFiniteError:
     """The error to raise: the update, its examples, and the first place that is not finite."""
     examples = [int(index) for batch in batches for index in batch.indices]
     return NotFiniteError(
@@ -210,7 +208,7 @@ def not_finite(
 
 
 @torch.no_grad()
-def first_not_finite(model: Transformer, loss: Loss, batches: Sequence[Batch]) -> str:
+def first_not_finite(model: Model, loss: Loss, batches: Sequence[Batch]) -> str:
     """A weight, a tensor on its way or a weight's gradient, in the order in which they are made."""
     for name, parameter in model.named_parameters():
         if not parameter.isfinite().all():
