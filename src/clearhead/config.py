@@ -186,10 +186,11 @@ class ModelConfig(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def recurrent_models_have_one_head(cls, values: dict[str, Any]) -> dict[str, Any]:
+    def recurrent_models_have_one_head(cls, values: Any) -> Any:
         """Where they are given no size, they begin with that of their own `tiny`."""
-        size = recurrent_size(str(values.get("architecture")), "tiny")
-        return {**size, **values, "n_heads": 1} if size else values
+        given = values if isinstance(values, dict) else {}
+        size = recurrent_size(str(given.get("architecture")), "tiny")
+        return {**size, **given, "n_heads": 1} if size else values
 
     @model_validator(mode="after")
     def check_shape(self) -> Self:
