@@ -59,6 +59,7 @@ Size = Annotated[T, Mark.SIZE, chosen_by("the data and a budget in time")]
 Shape = Annotated[T, Mark.SHAPE]
 Own = Annotated[T, Mark.OWN]
 Free = Annotated[T, Mark.FREE]
+Language = Annotated[str, Field(pattern=r"^([a-z]{2,3}(-[A-Za-z0-9]{2,8})*)?$", examples=["en"])]
 
 
 class Settings(BaseModel):
@@ -304,6 +305,11 @@ class DataConfig(Settings):
     columns: Annotated[tuple[str, ...], Field(strict=False, max_length=2)] = ()
     """Columns of tables to read, by name or by number from 1: source and target, text and label;
     absent: found by their names or places."""
+    source_language: Annotated[Free[Language], chosen_by("the names of the files")] = ""
+    """The code of the language that is read (ISO 639): en; a server needs it to say what it
+    translates."""
+    target_language: Annotated[Free[Language], chosen_by("the names of the files")] = ""
+    """The code of the language that is written."""
     batch_tokens: Annotated[Length, chosen_by("the data and the budget")] = 4_096
     """Tokens per batch, padding included, counted on the longer side."""
     max_length: Length = 256

@@ -9,9 +9,10 @@
     │   └── ModelFileError      weights that are damaged, hostile or of another model
     ├── FolderError             a run folder that is missing, incomplete or not one
     │   └── FolderInUseError    another process is writing to it                      exit 5
-    └── TrainingError           training cannot go on
-        ├── NotFiniteError      the loss or a gradient is not a finite number         exit 3
-        └── DiskError           the disk is full or cannot be written                 exit 4
+    ├── TrainingError           training cannot go on
+    │   ├── NotFiniteError      the loss or a gradient is not a finite number         exit 3
+    │   └── DiskError           the disk is full or cannot be written                 exit 4
+    └── RequestError            a request that the server refuses, with its HTTP status
 
 The message says what is wrong and what was found. Apart from it stands the advice: what to do, which
 may name commands and settings. The command line prints both; a traceback shows the advice as a note.
@@ -92,6 +93,16 @@ class DiskError(TrainingError):
     """The disk is full or cannot be written."""
 
     exit_code = 4
+
+
+class RequestError(ClearheadError):
+    """A request that the server refuses: `status` is HTTP's, `code` a word for programs."""
+
+    def __init__(
+        self, message: str, advice: str = "", status: int = 400, code: str = "invalid_request"
+    ) -> None:
+        super().__init__(message, advice)
+        self.status, self.code = status, code
 
 
 def shown(value: object, width: int = 80) -> str:

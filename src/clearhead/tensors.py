@@ -70,21 +70,26 @@ def specs(tensors: Mapping[str, Tensor]) -> dict[str, Spec]:
     return dict(sorted(found.items(), key=lambda item: (-item[1].dtype.itemsize, item[0])))
 
 
-def tensor_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """A whole file in memory, serialised from numpy arrays."""
+def tensor_bytes(
+    arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
+) -> bytes:
+    """A whole file in memory, serialised from numpy arrays, with what else its header should say."""
     file = BytesIO()
     tensors = {
         name: torch.from_numpy(np.require(array, requirements=["C", "W"]))
         for name, array in arrays.items()
     }
-    write_tensors(HashedFile(file), tensors)
+    contents = specs(tensors)
+    file.write(preamble(header_of(contents, metadata or {})))
+    for name in contents:
+        file.write(raw(tensors[name]))
     return file.getvalue()
 
 
 def write_tensors(file: HashedFile, tensors: Mapping[str, Tensor], seal: bool = False) -> None:
     """Write one tensor after the other, so that no second copy of all of them is in memory."""
     contents = specs(tensors)
-    file.write(preamble(header_of(contents, seal)))
+    file.write(preamble(header_of(contents, {"sha256": BLANK} if seal else {})))
     for name in contents:
         file.write(raw(tensors[name].detach().cpu().contiguous()))
     if seal:
@@ -97,9 +102,8 @@ def preamble(header: str) -> bytes:
     return len(header).to_bytes(LENGTH, "little") + header.encode("ascii")
 
 
-def header_of(contents: Mapping[str, Spec], seal: bool) -> str:
-    metadata = {"sha256": BLANK, "format": "pt"} if seal else {"format": "pt"}
-    header: dict[str, Any] = {"__metadata__": metadata}
+def header_of(contents: Mapping[str, Spec], metadata: Mapping[str, str]) -> str:
+    header: dict[str, Any] = {"__metadata__": {**metadata, "format": "pt"}}
     end = 0
     for name, spec in contents.items():
         begin, end = end, end + spec.n_bytes

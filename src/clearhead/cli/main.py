@@ -16,6 +16,7 @@ from clearhead.cli.doctor import doctor
 from clearhead.cli.evaluate import compare, evaluate
 from clearhead.cli.look import look
 from clearhead.cli.runs import average, info, rm, runs, verify
+from clearhead.cli.serve import serve
 from clearhead.cli.train import demo, pretrain, train
 from clearhead.cli.translate import classify, fill, translate
 from clearhead.cli.verb import Verb, Verbs
@@ -29,7 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     rich_markup_mode=None,
 )
-USE = (translate, chat, classify, write, look, fill)
+USE = (translate, chat, classify, write, look, fill, serve)
 KEEP = (runs, info, verify, average, rm)
 for verb in (demo, train, pretrain, *USE, evaluate, compare, *KEEP, doctor):
     app.command(cls=Verb)(verb)

@@ -7,7 +7,7 @@ from typer.core import TyperCommand, TyperGroup
 
 GROUPS = {
     "Make a model": ("demo", "doctor", "train", "pretrain", "average"),
-    "Use it": ("translate", "chat", "classify", "write", "fill"),
+    "Use it": ("translate", "chat", "classify", "write", "fill", "serve"),
     "Look inside": ("look", "evaluate", "compare"),
     "Keep runs in order": ("runs", "info", "verify", "rm"),
 }

@@ -19,11 +19,11 @@ from clearhead.decode.request import (
     checked,
     laid_out,
 )
-from clearhead.decode.search import Best, Drawn, Search
+from clearhead.decode.search import ALONE, Best, Drawn, Search, Searching
 from clearhead.decode.sentence import Sentence, Term
 
 __all__ = [
-    "BLOCKED", "BeamCandidate", "BeamRecord", "Best", "Drawn", "Engine", "Flat", "FlatTransformer",
-    "Hypothesis", "Ranking", "Request", "Search", "Sentence", "Term", "alternatives", "checked",
+    "ALONE", "BLOCKED", "BeamCandidate", "BeamRecord", "Best", "Drawn", "Engine", "Flat", "FlatTransformer",
+    "Hypothesis", "Ranking", "Request", "Search", "Searching", "Sentence", "Term", "alternatives", "checked",
     "decode", "decode_each", "laid_out", "score", "stream",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -21,11 +22,11 @@ from clearhead.decode.request import (
     never,
 )
 from clearhead.decode.search import (
+    ALONE,
     Best,
     Drawn,
     Result,
-    Search,
-    in_batches,
+    Searching,
     read_prompts,
     room_for,
     size,
@@ -48,6 +49,7 @@ def decode(
     tap: Tap | None = None,
     record: BeamRecord | None = None,
     should_stop: Callable[[], bool] = never,
+    searching: Searching = ALONE,
 ) -> list[list[Hypothesis]]:
     """The best outputs for each source, in the order given.
 
@@ -67,51 +69,57 @@ def decode(
     nothing = [()] * len(sources)
     asked = zip(sources, prefixes or nothing, terms or nothing, strict=True)
     sentences = [request.sentence(index, *each) for index, each in enumerate(asked)]
-    found = sorted(decode_each(request, sentences), key=lambda result: result[0].index)
+    found = sorted(decode_each(request, sentences, searching), key=lambda result: result[0].index)
     return [outputs for _, outputs in found]
 
 
 @torch.inference_mode()
-def decode_each(request: Request, sentences: Sequence[Sentence]) -> Iterator[Result]:
+def decode_each(
+    request: Request, sentences: Sequence[Sentence], searching: Searching = ALONE
+) -> Iterator[Result]:
     """The outputs of each sentence as they are done; suspicious ones last, decoded again."""
     suspects: list[Suspect] = []
     # Random outputs and edited runs are what they are; so is one that had to stop.
     is_guarded = request.options.guard and not request.options.temperature and request.tap is None
-    for sentence, outputs in searched(request, sentences):
+    for sentence, outputs in searched(request, sentences, searching):
         is_examined = is_guarded and not request.should_stop()
         if is_examined and (wrong := faults(request, sentence, outputs[0])):
             suspects.append((sentence, outputs, wrong))
         else:
             yield sentence, outputs
     if suspects:
-        yield from guarded(request, suspects, searched)
+        yield from guarded(request, suspects, partial(searched, searching=searching))
 
 
-def searched(request: Request, sentences: Sequence[Sentence]) -> Iterator[Result]:
+def searched(
+    request: Request, sentences: Sequence[Sentence], searching: Searching
+) -> Iterator[Result]:
     """The outputs of each sentence, found in the way that the options and its terms ask for."""
     if request.options.temperature:
-        yield from drawn(request, sentences)
+        yield from drawn(request, sentences, searching)
         return
     free, bound = ([each for each in sentences if bool(each.terms) == has] for has in (False, True))
-    yield from in_batches(request, free, Best(request))
+    yield from searching.results(request, free, Best(request))
     failed = []
-    for sentence, outputs in in_batches(request, bound, WithTerms(request)):
+    for sentence, outputs in searching.results(request, bound, WithTerms(request)):
         if outputs:
             yield sentence, outputs
         else:
             failed.append(sentence)
     # Where no output holds its terms: the best without, and a note of what it lacks.
-    for sentence, outputs in in_batches(request, failed, Best(request)):
+    for sentence, outputs in searching.results(request, failed, Best(request)):
         yield sentence, [lacking(sentence, output) for output in outputs]
 
 
-def drawn(request: Request, sentences: Sequence[Sentence]) -> Iterator[Result]:
+def drawn(
+    request: Request, sentences: Sequence[Sentence], searching: Searching
+) -> Iterator[Result]:
     """As many random outputs as asked for, independent of each other, the likeliest first."""
     n_draws = request.options.n_best
     request = replace(request, record=None, options=request.options.but(beam=1))
     outputs: dict[int, list[Hypothesis]] = {}
     draws = [replace(sentence, draw=draw) for sentence in sentences for draw in range(n_draws)]
-    for sentence, (output,) in in_batches(request, draws, Drawn(request)):
+    for sentence, (output,) in searching.results(request, draws, Drawn(request)):
         found = outputs.setdefault(sentence.index, [])
         found.append(lacking(sentence, output) if sentence.terms else output)
         if len(found) == n_draws:
@@ -133,6 +141,7 @@ def stream(
     end: int = END,
     blocked: Sequence[int] = BLOCKED,
     should_stop: Callable[[], bool] = never,
+    searching: Searching = ALONE,
 ) -> Generator[int, None, Hypothesis]:
     """The tokens of one output, each as soon as it is decided: the best, or one drawn at random.
 
@@ -144,22 +153,11 @@ def stream(
         options=options.but(beam=1, n_best=1),
         end=end,
         blocked=tuple(blocked),
+        should_stop=should_stop,
     )
     sentence = request.sentence(0, source, prefix)
     way = Drawn(request) if options.temperature else Best(request)
-    # Only while computing: between tokens the mode is the caller's.
-    with torch.inference_mode():
-        search = Search(request, [sentence], way)
-    (slot,), n_written = search.slots, sentence.n_prefix
-    while True:
-        (row,), (total,) = slot.rows, slot.totals
-        if slot.length > n_written and total > -torch.inf:
-            yield row.token
-        n_written = slot.length
-        if slot.done or should_stop():
-            return slot.result()[1][0]
-        with torch.inference_mode():
-            search.advance()
+    return (yield from searching.tokens(request, sentence, way))
 
 
 @torch.inference_mode()
@@ -199,6 +197,7 @@ def alternatives(
     *,
     n: int,
     options: DecodeConfig = DEFAULTS,
+    searching: Searching = ALONE,
 ) -> list[Hypothesis]:
     """What could follow the prefix: the n likeliest tokens, each with its best continuation."""
     request = Request(models=checked(models), options=options.but(n_best=1))
@@ -210,6 +209,7 @@ def alternatives(
     going_on = [
         request.sentence(token, source, (*prefix, token)) for token in nexts if token != END
     ]
-    found = {sentence.index: outputs[0] for sentence, outputs in decode_each(request, going_on)}
+    results = decode_each(request, going_on, searching)
+    found = {sentence.index: outputs[0] for sentence, outputs in results}
     found[END] = score(request.models, [(source, prefix)], options)[0]
     return [found[token] for token in nexts]

@@ -21,6 +21,8 @@ Flat = FlatTransformer | FlatRecurrent
 """A model laid out for decoding."""
 Models = Model | Flat | Sequence[Model | Flat]
 """One model or an ensemble; those laid out for decoding are worth keeping between calls."""
+Watch = Callable[[int, list[int], list[float]], None]
+"""Takes a sentence's index, the first tokens of its output, and their log-probabilities."""
 Fate = Literal["kept", "finished", "pruned"]
 
 
@@ -77,6 +79,8 @@ class Request:
     tap: Tap | None = None
     record: BeamRecord | None = None
     should_stop: Callable[[], bool] = never
+    watch: Watch | None = None
+    """Is told after every step what each sentence's output begins with for certain."""
 
     @property
     def device(self) -> torch.device:

@@ -13,10 +13,10 @@ changes what comes out of it.
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -98,6 +98,30 @@ class Slot:
         return self.sentence, (self.finished + sorted(others, key=lambda each: -each.score))[
             : self.n_best
         ]
+
+    def settled(self) -> tuple[list[int], list[float]]:
+        """What every hypothesis that may still be the best begins with, and its log-probabilities.
+
+        No later step can change it, so it may be shown while the rest is being searched for. When
+        all is done, an end token follows, also where the output was cut off.
+        """
+        if self.done:
+            outputs = self.result()[1]
+            return (
+                ([*outputs[0].ids, self.end], list(outputs[0].log_probs)) if outputs else ([], [])
+            )
+        paths = [
+            row.path()
+            for row, total in zip(self.rows, self.totals, strict=True)
+            if total > -torch.inf
+        ]
+        paths += [([*each.ids, self.end], list(each.log_probs)) for each in self.finished]
+        tokens, log_probs = min(paths, key=lambda path: len(path[0]), default=([], []))
+        n_same = next(
+            (i for i, token in enumerate(tokens) if any(path[i] != token for path, _ in paths)),
+            len(tokens),
+        )
+        return tokens[:n_same], log_probs[:n_same]
 
     def note(self, picks: Sequence[Pick], record: BeamRecord) -> None:
         candidates = [
@@ -200,11 +224,22 @@ def filled(
 class Search:
     """Sentences that are decoded together, and may come and go."""
 
-    def __init__(self, request: Request, sentences: Sequence[Sentence], way: Best) -> None:
+    def __init__(
+        self,
+        request: Request,
+        sentences: Sequence[Sentence],
+        way: Best,
+        requests: Sequence[Request] = (),
+    ) -> None:
+        """`requests` are those of each sentence, where they come from several calls.
+
+        Their choices must have the same rules; seeds and numbers of outputs may differ.
+        """
         self.request, self.way, self.rules = request, way, Rules(request)
         self.engine, self.device = engine_for(request), request.device
         log_probs, roots = read_prompts(self.engine, sentences, way.width)
-        self.slots = [way.slot(*pair, request) for pair in zip(sentences, roots, strict=True)]
+        own = requests or [request] * len(sentences)
+        self.slots = [way.slot(*each) for each in zip(sentences, roots, own, strict=True)]
         self.choose(log_probs)
 
     def __len__(self) -> int:
@@ -222,6 +257,8 @@ class Search:
         ruled = self.rules(log_probs, short, self.written)
         for slot, picks in zip(slots, self.way.pick(slots, ruled, log_probs), strict=True):
             slot.grow(picks)
+            if slot.request.watch is not None:
+                slot.request.watch(slot.sentence.index, *slot.settled())
 
     def written(self) -> Int[Tensor, "N W T"]:
         """What each hypothesis has written, ending in one column; shorter texts are filled up."""
@@ -313,3 +350,46 @@ def size(sentence: Sentence) -> int:
 def stopped(sentence: Sentence, hypotheses: list[Hypothesis]) -> Result:
     """What there was when the caller did not want to wait any longer."""
     return sentence, [replace(each, notes=(*each.notes, "stopped")) for each in hypotheses]
+
+
+class Searching(Protocol):
+    """Who decodes, and beside what: `ALONE`, or a pool that many callers share."""
+
+    def results(
+        self, request: Request, sentences: Sequence[Sentence], way: Best
+    ) -> Iterator[Result]:
+        """Every sentence with its outputs, in the order in which they are done."""
+
+    def tokens(
+        self, request: Request, sentence: Sentence, way: Best
+    ) -> Generator[int, None, Hypothesis]:
+        """The tokens of one output (beam 1), each as soon as it is decided; then the whole."""
+
+
+class Alone:
+    """The sentences of one call, decoded by the thread that asks."""
+
+    def results(
+        self, request: Request, sentences: Sequence[Sentence], way: Best
+    ) -> Iterator[Result]:
+        return in_batches(request, sentences, way)
+
+    def tokens(
+        self, request: Request, sentence: Sentence, way: Best
+    ) -> Generator[int, None, Hypothesis]:
+        # Only while computing: between tokens the mode is the caller's.
+        with torch.inference_mode():
+            search = Search(request, [sentence], way)
+        (slot,), n_written = search.slots, sentence.n_prefix
+        while True:
+            (row,), (total,) = slot.rows, slot.totals
+            if slot.length > n_written and total > -torch.inf:
+                yield row.token
+            n_written = slot.length
+            if slot.done or request.should_stop():
+                return slot.result()[1][0]
+            with torch.inference_mode():
+                search.advance()
+
+
+ALONE = Alone()

@@ -160,7 +160,7 @@ class Chatbot(User):
         asked = self.asked(decode, options, LENGTH).but(n_best=1)
         ids, notes = self.context(turns, asked)
         text = self.target.stream()
-        drawn = Kept(stream(self.flat, ids, asked))
+        drawn = Kept(stream(self.flat, ids, asked, searching=self.searching))
         pieces: list[str] = []
         for token in drawn:
             pieces.append(text.push(token))
@@ -171,6 +171,7 @@ class Chatbot(User):
             said=turns[-1],
             text="".join(pieces),
             tokens=tuple(self.target.tokens(drawn.value.ids)),
+            ids=drawn.value.ids,
             log_probs=drawn.value.log_probs,
             seed=asked.seed,
             notes=notes,

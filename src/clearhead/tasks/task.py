@@ -4,6 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -12,6 +13,7 @@ from clearhead.config import PRESETS, Config, DecodeConfig, Given, layered, spel
 from clearhead.data.batches import Batches
 from clearhead.data.examples import Examples
 from clearhead.data.store import Encoding, Store
+from clearhead.decode import ALONE, Searching
 from clearhead.errors import FolderError
 from clearhead.folder import RunFolder
 from clearhead.look import Look
@@ -152,6 +154,13 @@ class User(ABC):
         self.source, self.target = tokenizers
         self.words: Words | None = None
         """The words that it has seen in training, where the run knows them."""
+        self.searching: Searching = ALONE
+
+    def by(self, searching: Searching) -> Self:
+        """The same user (a shallow copy) whose outputs somebody else searches for: a pool, say."""
+        other = copy(self)
+        other.searching = searching
+        return other
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu", checkpoint: str = "") -> Self:
@@ -237,6 +246,8 @@ class Output:
     text: str
     tokens: tuple[str, ...] = ()
     """A space is shown as ▁."""
+    ids: tuple[int, ...] = ()
+    """The tokens by their numbers in the vocabulary."""
     log_probs: tuple[float, ...] = ()
     """The log-probability that the model itself gives to each token, and to the end."""
     notes: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from clearhead.config import Config, DecodeConfig, Given, layered
 from clearhead.data.batches import Batches, ByLength, PairBatch, Recut, pair_batch
 from clearhead.data.examples import Pair, pairs
 from clearhead.data.store import Encoding, Store, chunks, pair_encoding
-from clearhead.decode import Hypothesis, decode, laid_out, score
+from clearhead.decode import Hypothesis, alternatives, decode, laid_out, score
 from clearhead.errors import ConfigError, TextError, shown
 from clearhead.folder import RunFolder
 from clearhead.look import Alignment, Look, align, tokens
@@ -20,6 +20,7 @@ from clearhead.model import Model
 from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.tasks.task import N_SAMPLES, Output, Task, Tokenizers, User
 from clearhead.text import END, START, Tokenizer, fitting_parts
+from clearhead.text.languages import languages_in
 from clearhead.training import Judge, Samples, mean_loss, next_token_loss
 
 PATTERNS: dict[str, re.Pattern[str]] = {
@@ -135,7 +136,8 @@ class Translator(User):
 
         Options are the settings of the section `decode` one by one (beam=4, n_best=3 …), or whole
         as `decode`, and `glossary` (source term → target term), `protect` ("numbers", "tags",
-        "urls": copied unchanged), `on_too_long` ("split", "truncate", "error").
+        "urls": copied unchanged), `on_too_long` ("split", "truncate", "error"), `prefix` (ids that
+        the translation begins with).
         """
         results = list(self.stream([text] if isinstance(text, str) else text, **options))
         return results[0] if isinstance(text, str) else results
@@ -152,13 +154,14 @@ class Translator(User):
         glossary: Mapping[str, str] | None = None,
         protect: Sequence[str] = (),
         on_too_long: TooLong = "split",
+        prefix: Sequence[int] = (),
         **options: Any,
     ) -> Iterator[Translation]:
         """The same for texts that come some at a time: no answer waits for the next chunk."""
         asked = self.asked(decode, options)
         for chunk in chunks:
             jobs = [list(self.pieces(text, glossary or {}, protect, on_too_long)) for text in chunk]
-            found = iter(self.decoded([piece for job in jobs for piece in job], asked))
+            found = iter(self.decoded([piece for job in jobs for piece in job], asked, prefix))
             for text, job in zip(chunk, jobs, strict=True):
                 yield self.joined(text, job, list(islice(found, len(job))), on_too_long)
 
@@ -193,12 +196,26 @@ class Translator(User):
             and len(self.source.encode(text)) <= self.limit
         )
 
-    def decoded(self, parts: Sequence[Piece], options: DecodeConfig) -> list[list[Hypothesis]]:
+    def decoded(
+        self, parts: Sequence[Piece], options: DecodeConfig, prefix: Sequence[int] = ()
+    ) -> list[list[Hypothesis]]:
         """A term may be spelled as in the middle of a text, or as right after another character."""
         sources = ended(self.source, [part.text for part in parts])
         ways = self.target.encode, self.target.encode_inside
         terms = [[tuple(tuple(way(term)) for way in ways) for term in part.terms] for part in parts]
-        return decode(self.flat, sources, options, terms=terms) if parts else []
+        return (
+            decode(
+                self.flat,
+                sources,
+                options,
+                # the beginning of a text is the beginning of its first piece
+                prefixes=[prefix, *[()] * (len(parts) - 1)] if prefix else None,
+                terms=terms,
+                searching=self.searching,
+            )
+            if parts
+            else []
+        )
 
     def joined(
         self,
@@ -224,6 +241,7 @@ class Translator(User):
             source=text,
             text="".join(one.text + part.space for one, part in zip(several, parts, strict=True)),
             tokens=tuple(token for one in several for token in one.tokens),
+            ids=tuple(token for one in several for token in one.ids),
             score=sum(one.score for one in several),
             log_probs=tuple(log_prob for one in several for log_prob in one.log_probs),
             notes=(
@@ -238,10 +256,23 @@ class Translator(User):
             source=source,
             text=self.target.decode(hypothesis.ids),
             tokens=tuple(self.target.tokens(hypothesis.ids)),
+            ids=hypothesis.ids,
             score=hypothesis.score,
             log_probs=hypothesis.log_probs,
             notes=(*hypothesis.notes, *missing),
         )
+
+    def alternatives(self, text: str, prefix: Sequence[int] = (), n: int = 5) -> list[Translation]:
+        """What could follow the beginning of a translation: the n likeliest tokens (their number
+        in the ids is that of the prefix's), each with its best continuation.
+        """
+        self.refuse_too_long(text)
+        piece, options = Piece(text=text, space=""), self.config.decode
+        (source,) = ended(self.source, [text])
+        found = alternatives(
+            self.flat, source, prefix, n=n, options=options, searching=self.searching
+        )
+        return [self.translation(text, piece, hypothesis) for hypothesis in found]
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """The log-probability of each given translation of a text."""
@@ -306,7 +337,9 @@ class TranslationTask(Task):
 
     @classmethod
     def resolve(cls, decided: Given, _examples: Iterator[Pair], /) -> Config:
-        return Config(**layered(decided, {"model": {"family": "encoder-decoder"}}))
+        source, target = languages_in(decided.get("data", {}).get("files", ()))
+        guessed = {"data": {"source_language": source, "target_language": target}}
+        return Config(**layered(guessed, decided, {"model": {"family": "encoder-decoder"}}))
 
     @property
     def encoding(self) -> Encoding:

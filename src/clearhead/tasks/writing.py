@@ -127,6 +127,7 @@ class Writer(User):
             prompt=prompt,
             text="".join(pieces),
             tokens=tuple(self.tokenizer.tokens(ids)),
+            ids=tuple(ids),
             log_probs=drawn.value,
             seed=asked.seed,
             notes=(cut,) if len(context) > self.window else (),
@@ -181,6 +182,7 @@ class Writer(User):
                 prefix=ids[len(ids) - n_written :],
                 end=self.tokenizer.pad,
                 should_stop=should_stop,
+                searching=self.searching,
             )
             if len(found.ids) == n_written:  # the rules leave no token to choose
                 break

@@ -1,0 +1,81 @@
+"""`clearhead serve`: models behind known APIs, and the page."""
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clearhead.cli import options
+from clearhead.errors import ConfigError
+
+
+def serve(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUNS", help="The run folders to serve.")],
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0: any.")] = 8000,
+    api_key: Annotated[
+        str,
+        typer.Option(
+            metavar="KEY",
+            envvar="CLEARHEAD_API_KEY",
+            help="What clients must know; needed at other addresses.",
+        ),
+    ] = "",
+    no_auth: Annotated[
+        bool, typer.Option("--no-auth", help="Serve everybody at any address, without a key.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAMES", help="Further names that the server may be called by."),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORIGINS", help="Pages of other hosts that may ask (CORS)."),
+    ] = None,
+    memory: Annotated[
+        float, typer.Option(metavar="GB", min=0, help="For models; 0: as much as they need.")
+    ] = 0.0,
+    lazy: Annotated[
+        bool, typer.Option("--lazy", help="Load a model when it is first asked for.")
+    ] = False,
+    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes.")] = 1,
+    quiet: options.Quiet = False,
+) -> None:
+    """Serve models: the page, LibreTranslate's and OpenAI's APIs, and clearhead's own.
+
+    - `clearhead serve runs/en-de`
+    - `clearhead serve runs/en-de runs/chat runs/mood --port 9000`
+    - `clearhead serve runs/en-de --host 0.0.0.0 --api-key SECRET --allow-host example.org`
+    """
+    with options.busy("loading"):
+        try:
+            from clearhead.serve.server import listening_socket, run_server
+            from clearhead.serve.settings import ServerSettings, hash_of
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"Serving needs {error.name}, which is not installed.",
+                "Install it with: pip install 'clearhead[serve]'",
+            ) from None
+        settings = ServerSettings(
+            runs=tuple(runs),
+            host=host,
+            port=port,
+            key_hash=hash_of(api_key) if api_key else "",
+            no_auth=no_auth,
+            hosts=tuple(name.lower() for name in allow_host or ()),
+            origins=tuple(allow_origin or ()),
+            memory=int(memory * 1e9),
+            lazy=lazy,
+            workers=workers,
+        )
+        listening = listening_socket(settings)
+    if not quiet:
+        logging.basicConfig(stream=sys.stderr, format="%(message)s")
+        logging.getLogger("clearhead.serve").setLevel(logging.INFO)
+    url = f"http://{host}:{listening.getsockname()[1]}"
+    options.tell(f"{', '.join(run.name for run in runs)}: {url}  (stop with Ctrl-C)")
+    os.environ.pop("CLEARHEAD_API_KEY", None)
+    run_server(settings, listening)

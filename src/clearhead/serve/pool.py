@@ -1,0 +1,276 @@
+"""The pool: sentences of many callers, decoded together by one thread (continuous batching).
+
+Each caller has a ticket. Its sentences wait until the batch has room for their tokens, come in
+between two steps, and leave when they are done, when their time is over, or when the caller has
+left. Neighbours never change an answer: the search holds every sentence apart, and a random draw is
+seeded by what is asked.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+import torch
+
+from clearhead.decode import Best, Hypothesis, Ranking, Request, Search, Sentence
+from clearhead.errors import RequestError
+
+Result = tuple[Sentence, list[Hypothesis]]
+T = TypeVar("T")
+V = TypeVar("V")
+BATCH_TOKENS = 4_096
+"""Tokens of the inputs that are decoded together, times the beam."""
+RULES = ("temperature", "top_k", "top_p", "min_p", "no_repeat_ngram", "repetition_penalty")
+"""Settings that sentences must have in common to be decoded together, besides the beam."""
+
+
+@dataclass(eq=False)
+class Job:
+    """One sentence in the pool, and where its results go."""
+
+    ticket: "Ticket"
+    request: Request
+    sentence: Sentence
+    way: Best
+    inbox: "SimpleQueue[Any]"
+    left: bool = False
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """Jobs of one kind are chosen by the same rules, so they can share a search."""
+        rules = [getattr(self.request.options, name) for name in RULES]
+        return type(self.way), self.request.end, self.request.blocked, self.way.width, *rules
+
+    @property
+    def cost(self) -> int:
+        return self.way.width * max(len(self.sentence.source), len(self.sentence.prompt))
+
+    @property
+    def over(self) -> bool:
+        return self.left or self.ticket.over
+
+
+class Ticket:
+    """One caller: how long it waits, whether it is still there, and who watches its outputs.
+
+    It decodes in the place of `clearhead.decode.ALONE`, for a thread that waits.
+    """
+
+    def __init__(self, pool: "Pool", seconds: float) -> None:
+        self.pool, self.deadline = pool, time.monotonic() + seconds
+        self.left = False
+        self.watch: Callable[[int, list[int], list[float]], None] | None = None
+        self.said: list[tuple[int, float]] = []
+        """The tokens of an output that is streamed, with their log-probabilities, so far."""
+
+    @property
+    def over(self) -> bool:
+        return self.left or time.monotonic() > self.deadline
+
+    def leave(self) -> None:
+        """The caller does not wait any longer: its sentences leave before the next step."""
+        self.left = True
+
+    def refusal(self) -> RequestError:
+        if self.left:
+            return RequestError("The client has left.", status=499, code="client_left")
+        return RequestError(
+            "The answer took too long.", "Ask for less at once, or later.", 504, "deadline"
+        )
+
+    def results(
+        self, request: Request, sentences: Sequence[Sentence], way: Best
+    ) -> Iterator[Result]:
+        inbox: SimpleQueue[Any] = SimpleQueue()
+        watched = replace(request, watch=self.watch)
+        self.pool.add([Job(self, watched, replace(each), way, inbox) for each in sentences])
+        for _ in sentences:
+            yield received(inbox)
+
+    def tokens(
+        self, request: Request, sentence: Sentence, way: Best
+    ) -> Generator[int, None, Hypothesis]:
+        inbox: SimpleQueue[Any] = SimpleQueue()
+        watched = replace(request, watch=lambda *settled: inbox.put(settled))
+        job = Job(self, watched, replace(sentence), way, inbox)
+        self.pool.add([job])
+        n_seen = sentence.n_prefix
+        try:
+            while len(found := received(inbox)) == 3:
+                _, ids, log_probs = found
+                for token, log_prob in zip(ids[n_seen:], log_probs[n_seen:], strict=False):
+                    n_seen += 1
+                    if token != request.end:
+                        self.said.append((token, log_prob))
+                        yield token
+                if request.should_stop():
+                    return cut_off(request, ids[:n_seen], log_probs[:n_seen])
+            best: Hypothesis = found[1][0]
+            return best
+        finally:
+            job.left = True
+
+
+def received(inbox: "SimpleQueue[Any]") -> Any:
+    """What comes next; an error is raised here, in the thread that waits for it."""
+    found = inbox.get()
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def cut_off(request: Request, ids: list[int], log_probs: list[float]) -> Hypothesis:
+    """The tokens that were wanted; the pool may be some ahead, which must not be seen."""
+    score = Ranking(request.options).score(sum(log_probs), max(1, len(ids)))
+    return Hypothesis(tuple(ids), score, tuple(log_probs), finished=False)
+
+
+class Group:
+    """Jobs of one kind, in one search."""
+
+    def __init__(self) -> None:
+        self.search: Search | None = None
+        self.jobs: dict[int, Job] = {}  # by the identity of their sentences
+
+    def begin(self, jobs: Sequence[Job]) -> None:
+        self.jobs |= {id(job.sentence): job for job in jobs}
+        new = Search(
+            jobs[0].request,
+            [job.sentence for job in jobs],
+            jobs[0].way,
+            [job.request for job in jobs],
+        )
+        self.dismiss(new)
+        if self.search:
+            self.search.join(new)
+        self.search = self.search or new
+
+    def step(self) -> None:
+        assert self.search is not None, "a group begins with jobs"
+        self.search.take(
+            lambda slot: self.jobs[id(slot.sentence)].over and self.refuse(slot.sentence)
+        )
+        if self.search:
+            self.search.advance()
+            self.dismiss(self.search)
+
+    def dismiss(self, search: Search) -> None:
+        for sentence, outputs in search.take():
+            self.jobs.pop(id(sentence)).inbox.put((sentence, outputs))
+
+    def refuse(self, sentence: Sentence) -> bool:
+        job = self.jobs.pop(id(sentence))
+        job.inbox.put(job.ticket.refusal())
+        return True
+
+
+class Pool:
+    """One thread that decodes for all callers of a model."""
+
+    def __init__(self, name: str = "") -> None:
+        self.waiting: deque[Job] = deque()
+        self.groups: dict[tuple[Any, ...], Group] = {}
+        self.changed, self.closed = threading.Condition(), False
+        self.n_steps = self.n_tokens = 0
+        self.thread = threading.Thread(target=self.run, name=f"decode {name}", daemon=True)
+        self.thread.start()
+
+    @property
+    def n_inside(self) -> int:
+        return sum(len(group.jobs) for group in self.groups.copy().values())
+
+    def add(self, jobs: Sequence[Job]) -> None:
+        with self.changed:
+            if self.closed:
+                raise RequestError("The model was put away.", "Ask again.", 503, "unloaded")
+            self.waiting.extend(jobs)
+            self.changed.notify()
+
+    def close(self) -> None:
+        """Decode what is there, then end."""
+        with self.changed:
+            self.closed = True
+            self.changed.notify()
+
+    @torch.inference_mode()
+    def run(self) -> None:
+        while True:
+            with self.changed:
+                self.changed.wait_for(lambda: self.waiting or self.groups or self.closed)
+                if not (self.waiting or self.groups):
+                    return
+                new = self.admitted()
+            for kind, jobs in by_kind(new).items():
+                group = self.groups.setdefault(kind, Group())
+                self.guarded(kind, partial(group.begin, jobs))
+            for kind, group in list(self.groups.items()):
+                self.n_steps += 1
+                self.n_tokens += len(group.jobs)
+                self.guarded(kind, group.step)
+
+    def admitted(self) -> list[Job]:
+        """Those whose turn it is, as many as there is room for; those that are over are told so."""
+        for job in [job for job in self.waiting if job.over]:
+            self.waiting.remove(job)
+            job.inbox.put(job.ticket.refusal())
+        inside = [job for group in self.groups.values() for job in group.jobs.values()]
+        room, new = BATCH_TOKENS - sum(job.cost for job in inside), list[Job]()
+        while self.waiting and (self.waiting[0].cost <= room or not (inside or new)):
+            room -= self.waiting[0].cost
+            new.append(self.waiting.popleft())
+        return new
+
+    def guarded(self, kind: tuple[Any, ...], work: Callable[[], None]) -> None:
+        """Do a group's work; if it fails, its callers hear of it, and the pool goes on."""
+        group = self.groups[kind]
+        try:
+            work()
+        except Exception as error:
+            for job in group.jobs.values():
+                job.inbox.put(error)
+            group.jobs.clear()
+        if not group.jobs:
+            del self.groups[kind]
+
+
+def by_kind(jobs: Sequence[Job]) -> dict[tuple[Any, ...], list[Job]]:
+    found: dict[tuple[Any, ...], list[Job]] = {}
+    for job in jobs:
+        found.setdefault(job.kind, []).append(job)
+    return found
+
+
+class Together(Generic[T, V]):
+    """Questions of many threads, answered at once: whoever comes first asks for all who wait."""
+
+    def __init__(self, answer: Callable[[list[T]], Sequence[V]]) -> None:
+        self.answer, self.turn = answer, threading.Lock()
+        self.waiting: deque[tuple[list[T], Future[list[V]]]] = deque()
+
+    def __call__(self, questions: list[T]) -> list[V]:
+        mine: Future[list[V]] = Future()
+        self.waiting.append((questions, mine))
+        with self.turn:
+            if not mine.done():
+                self.answer_all([self.waiting.popleft() for _ in range(len(self.waiting))])
+        return mine.result()
+
+    def answer_all(self, asked: list[tuple[list[T], Future[list[V]]]]) -> None:
+        try:
+            answers = iter(self.answer([each for questions, _ in asked for each in questions]))
+            found = [[next(answers) for _ in questions] for questions, _ in asked]
+        except Exception as error:
+            if len(asked) == 1:
+                asked[0][1].set_exception(error)
+            else:  # only who asked wrongly is told so
+                for each in asked:
+                    self.answer_all([each])
+            return
+        for (_, future), own in zip(asked, found, strict=True):
+            future.set_result(own)

@@ -1,0 +1,127 @@
+"""The server: sockets, processes and signals; it stops without losing what it has begun."""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+from multiprocessing.context import SpawnProcess
+
+import torch
+import uvicorn
+
+from clearhead.errors import ConfigError
+from clearhead.machine import keep_freed_memory, n_processors
+from clearhead.serve.app import create_app
+from clearhead.serve.door import Door
+from clearhead.serve.models import Load
+from clearhead.serve.settings import ServerSettings
+from clearhead.tasks import load
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Server(uvicorn.Server):
+    """Hears signals itself: first it finishes what it has, then uvicorn may end."""
+
+    def __init__(self, door: Door, settings: ServerSettings) -> None:
+        config = uvicorn.Config(
+            door,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            h11_max_incomplete_event_size=settings.limits.headers,
+            timeout_keep_alive=15,
+            access_log=False,
+            log_config=None,
+            server_header=False,
+        )
+        super().__init__(config)
+        self.door, self.settings = door, settings
+        self.draining: asyncio.Task[None] | None = None
+
+    def install_signal_handlers(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self.stop)
+
+    def stop(self) -> None:
+        """Drain; told a second time, end at once."""
+        if self.draining:
+            self.should_exit = self.force_exit = True
+            return
+        self.door.gate.draining = True
+        self.draining = asyncio.get_running_loop().create_task(self.drain())
+
+    async def drain(self) -> None:
+        gate = self.door.gate
+        if gate.in_flight:
+            try:
+                await asyncio.wait_for(gate.idle.wait(), self.settings.limits.drain)
+            except TimeoutError:
+                self.force_exit = True
+        self.should_exit = True
+
+    async def serve_on(self, listening: socket.socket) -> None:
+        self.install_signal_handlers()
+        await self._serve(sockets=[listening])
+
+
+def listening_socket(settings: ServerSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((settings.host, settings.port))
+    except OSError as error:
+        raise ConfigError(
+            f"The server cannot listen at {settings.host}:{settings.port}: {error.strerror}.",
+            "Give another --port, or stop who uses it.",
+        ) from None
+    found.listen(2048)
+    return found
+
+
+def run_worker(settings: ServerSettings, listening: socket.socket, load: Load = load) -> None:
+    """Serve on a socket until told to stop."""
+    torch.set_num_threads(max(1, n_processors() // settings.workers))
+    keep_freed_memory()
+    door = create_app(settings, load)
+    if not settings.lazy:
+        door.work.shelf.open_all()
+    asyncio.run(Server(door, settings).serve_on(listening))
+
+
+def run_server(settings: ServerSettings, listening: socket.socket) -> None:
+    """Serve until told to stop, in this process or in several that share the address."""
+    (run_worker if settings.workers == 1 else run_workers)(settings, listening)
+
+
+def run_workers(settings: ServerSettings, listening: socket.socket) -> None:
+    """Processes that accept from one socket; signals go on to all, and one that dies comes back."""
+    spawn = multiprocessing.get_context("spawn")
+
+    def begun() -> SpawnProcess:
+        worker = spawn.Process(target=run_worker, args=(settings, listening))
+        worker.start()
+        return worker
+
+    workers = [begun() for _ in range(settings.workers)]
+    is_stopping = False
+
+    def stop(number: int, _: object) -> None:
+        nonlocal is_stopping
+        is_stopping = True
+        for worker in workers:
+            if worker.pid is not None and worker.is_alive():
+                os.kill(worker.pid, number)
+
+    for number in SIGNALS:
+        signal.signal(number, stop)
+    while any(worker.is_alive() for worker in workers):
+        for place, worker in enumerate(workers):
+            worker.join(0.2)
+            if not worker.is_alive() and not is_stopping:
+                sys.stderr.write("a worker has died; another takes its place\n")
+                workers[place] = begun()
