@@ -15,7 +15,7 @@ FLOORS = [
     {"data", "decode", "look"},
     {"training", "folder", "doctor"},
     {"tasks"},
-    {"exchange", "serve", "lab", "demo"},
+    {"exchange", "serve", "lab", "demo", "scale"},
     {"cli"},
     {"__main__"},
 ]

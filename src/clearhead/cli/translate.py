@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from clearhead.cli import options
+from clearhead.cli import options, shards
 from clearhead.errors import DataError
 
 if TYPE_CHECKING:
+    from clearhead.scale import Answer
     from clearhead.tasks import Classification, Translation, Translator, User
 
 
@@ -62,6 +63,11 @@ def translate(
     checkpoint: options.Checkpoint = "",
     quiet: options.Quiet = False,
     settings: options.DecodeSettings = None,
+    into: shards.Into = None,
+    shard: shards.ShardOf = "1/1",
+    join: shards.Join = False,
+    on: shards.On = "here",
+    address: shards.Address = "",
 ) -> None:
     """Translate a text, or lines of stdin or files.
 
@@ -69,15 +75,17 @@ def translate(
     - `clearhead translate runs/en-de < in.txt > out.txt`
     - `clearhead translate runs/en-de --input in.txt.gz --output out.txt --glossary terms.tsv`
     - `clearhead translate runs/en-de "A man rides a bike." --n-best 3 --json`
+    - `clearhead translate runs/en-de --input big.txt --into parts --shard 3/100`
     """
     runs = [run, *(ensemble or [])]
     with options.busy(f"loading {run}"):
+        from clearhead.folder import RunFolder
         from clearhead.tasks import Translator
         from clearhead.tasks.runs import in_workers
         from clearhead.tasks.translation import read_glossary
 
-        translator = Translator.load(*runs, int8=int8, checkpoint=checkpoint)
-    decode = options.decode_config(translator.config, settings, beam=beam)
+        config = RunFolder.open(run).config()
+    decode = options.decode_config(config, settings, beam=beam)
     if n_best is not None:
         decode = decode.but(n_best=n_best, beam=max(n_best, decode.beam))
     how: dict[str, Any] = {
@@ -86,17 +94,60 @@ def translate(
         "protect": protect or (),
         "on_too_long": on_too_long,
     }
+    loading: dict[str, Any] = {"int8": int8, "checkpoint": checkpoint}
+    form = {
+        "many": (n_best or 1) > 1,
+        "scores": scores,
+        "alignments": alignments,
+        "as_json": as_json,
+    }
+    if into:
+        corpus = shards.Corpus(
+            into=into,
+            shard=shard,
+            on=on,
+            address=address,
+            files=input or [],
+            errors=errors,
+            runs=runs,
+            checkpoint=checkpoint,
+            options={"verb": "translate", **how, **form, "int8": int8},
+            load=TranslateLines(runs, loading, how, form),
+            quiet=quiet,
+        )
+        corpus.answer_or_join(join, output)
+        return
+    with options.busy(f"loading {run}"):
+        translator = Translator.load(*runs, **loading)
     chunks = source_chunks(None if quiet else translator, text, input, errors)
     n_workers, chunks = shared_out(chunks, workers) if input else (1, chunks)
     if n_workers > 1:
-        loading: dict[str, Any] = {"int8": int8, "checkpoint": checkpoint}
         found = in_workers(runs, chunks, n_workers=n_workers, **loading, **how)
     else:
         found = translator.in_chunks(chunks, **how)
-    shape = Shape(
-        translator, many=(n_best or 1) > 1, scores=scores, alignments=alignments, as_json=as_json
-    )
-    write_lines(found, shape.lines, output, quiet=quiet)
+    write_lines(found, Shape(translator, **form).lines, output, quiet=quiet)
+
+
+@dataclass(frozen=True)
+class TranslateLines:
+    """How another process translates lines as this one would: what is to be loaded there."""
+
+    runs: list[str]
+    loading: dict[str, Any]
+    how: dict[str, Any]
+    form: dict[str, bool]
+
+    def __call__(self) -> "Answer":
+        from clearhead.tasks import Translator
+
+        translator = Translator.load(*self.runs, **self.loading)
+        shape = Shape(translator, **self.form)
+
+        def answer(lines: Sequence[str], first: int) -> list[str]:
+            found = translator.in_chunks([lines], **self.how)
+            return [line for n, each in enumerate(found, first) for line in shape.lines(n, each)]
+
+        return answer
 
 
 def shared_out(
@@ -165,6 +216,11 @@ def classify(
     errors: options.OnInvalid = "strict",
     checkpoint: options.Checkpoint = "",
     quiet: options.Quiet = False,
+    into: shards.Into = None,
+    shard: shards.ShardOf = "1/1",
+    join: shards.Join = False,
+    on: shards.On = "here",
+    address: shards.Address = "",
 ) -> None:
     """Label a text, or each line of stdin or files. Commas join several labels.
 
@@ -172,13 +228,47 @@ def classify(
     - `clearhead classify runs/mood --probabilities < reviews.txt > labels.txt`
     - `clearhead classify runs/intents "Where is my card?" --top 3`
     """
+    n_shown = top if top is not None else None if probabilities else 0
+    if into:
+        form = {"n_shown": n_shown, "as_json": as_json}
+        corpus = shards.Corpus(
+            into=into,
+            shard=shard,
+            on=on,
+            address=address,
+            files=input or [],
+            errors=errors,
+            runs=[run],
+            checkpoint=checkpoint,
+            options={"verb": "classify", **form},
+            load=ClassifyLines(run, checkpoint, form),
+            quiet=quiet,
+        )
+        corpus.answer_or_join(join)
+        return
     with options.busy(f"loading {run}"):
         from clearhead.tasks import Classifier
 
         classifier = Classifier.load(run, checkpoint=checkpoint)
-    n_shown = top if top is not None else None if probabilities else 0
     found = classifier.in_chunks(source_chunks(None if quiet else classifier, text, input, errors))
     write_lines(found, lambda _, each: [label_line(each, n_shown, as_json)], quiet=quiet)
+
+
+@dataclass(frozen=True)
+class ClassifyLines:
+    """How another process labels lines as this one would."""
+
+    run: str
+    checkpoint: str
+    form: dict[str, Any]
+
+    def __call__(self) -> "Answer":
+        from clearhead.tasks import Classifier
+
+        classifier = Classifier.load(self.run, checkpoint=self.checkpoint)
+        return lambda lines, _: [
+            label_line(each, **self.form) for each in classifier.in_chunks([lines])
+        ]
 
 
 def label_line(found: "Classification", n_shown: int | None, as_json: bool) -> str:
@@ -241,11 +331,7 @@ def source_chunks(
         return with_notes(user, [[text]])
     if not files and sys.stdin.isatty():
         return with_notes(user, typed_lines())
-    return (
-        block.lines[start : start + AT_ONCE]
-        for block in Lines(files or "-", errors).blocks()
-        for start in range(0, len(block.lines), AT_ONCE)
-    )
+    return (chunk.lines for chunk in Lines(files or "-", errors).chunks(AT_ONCE))
 
 
 def with_notes(user: "User | None", texts: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:

@@ -1,5 +1,6 @@
 """A run folder: everything that a model needs, in files that can be moved and never run."""
 
+import hashlib
 import os
 import shutil
 import sys
@@ -23,6 +24,7 @@ from clearhead.disk import (
     make_folder,
     open_inside,
     read_inside,
+    sha256_of,
     size_inside,
     sweep,
 )
@@ -203,6 +205,18 @@ class RunFolder:
             tensors = read_tensors(self.path, WEIGHTS, expected=model.state_dict())
         model.load_state_dict(tensors, assign=True)
         return model.to(device).eval()
+
+    def digest(self, checkpoint: str = "") -> str:
+        """SHA-256 of all that decides what the run answers: settings, tokenizers, weights."""
+        if checkpoint:
+            weights = self.checkpoint_of(checkpoint).files[WEIGHTS][1]
+        else:
+            self.refuse_unended()
+            weights = sha256_of(self.path / WEIGHTS)
+        config = self.config()
+        deciding = {"task", "model", "tokenizer", "labels"}
+        text = f"{config.model_dump_json(include=deciding)} {config.data.max_length} {weights}"
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def refuse_unended(self) -> None:
         if self.has_weights() or not (self.checkpoints.path.exists() or self.log.path.exists()):
