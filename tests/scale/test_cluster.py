@@ -57,7 +57,7 @@ def test_a_lost_node_costs_its_unfinished_chunks_and_nothing_else(nodes, corpus,
             shard.save(chunk, lines)
             n_saved += 1
             if n_saved == 2:
-                nodes.remove_node(list(nodes.worker_nodes)[0], allow_graceful=False)
+                nodes.remove_node(next(iter(nodes.worker_nodes)), allow_graceful=False)
         shard.close()
     lines = corpus.read_text().splitlines()
     expected = "".join(f"{n} {line[::-1]}\n" for n, line in enumerate(lines))
@@ -96,4 +96,4 @@ def test_what_is_wrong_on_a_node_is_told_here(nodes, corpus, tmp_path, capsys):
 
 def test_a_cluster_that_is_not_there_is_one_clear_line():
     with pytest.raises(ConfigError, match="No Ray cluster can be reached"):
-        cluster.connected("127.0.0.1:1")
+        cluster.connected("auto")

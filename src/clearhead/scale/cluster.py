@@ -5,6 +5,7 @@ interrupted job goes on where it was. A lost node costs the chunks that it had n
 are given to others. Nodes that join while the job runs are put to use.
 """
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ WAITING = 2
 
 def connected(address: str = "") -> Any:
     """Ray, connected to a cluster, or to one of its own on this machine if there is no address."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # Ray would send them over the network
     try:
         import ray
     except ImportError:
