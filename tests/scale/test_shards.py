@@ -212,3 +212,31 @@ def test_a_shard_killed_at_any_moment_and_started_again_ends_as_if_it_had_not_be
         [sys.executable, "-m", "clearhead", *plain], check=True, capture_output=True
     ).stdout
     assert joined == whole
+
+
+MEMORY = """
+import sys
+from pathlib import Path
+from clearhead.scale import Shard, answer_here, chunks_of
+shard = Shard(Path(sys.argv[2]), 2, 100)
+with shard.opened({}):
+    missing = shard.missing(chunks_of([sys.argv[1]]))
+    for chunk, lines in answer_here(missing, lambda: lambda lines, _: lines, lambda c: c.read("strict")):
+        shard.save(chunk, lines)
+    shard.close()
+status = Path("/proc/self/status").read_text()  # the peak, which getrusage inherits from the parent
+print(status.partition("VmHWM:")[2].split()[0])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is read from /proc")
+def test_memory_does_not_grow_with_the_corpus(tmp_path):
+    peaks = []
+    for n_lines in (100_000, 1_000_000):
+        corpus = tmp_path / f"{n_lines}.txt"
+        corpus.write_text("".join(f"line {n} of a long corpus\n" for n in range(n_lines)))
+        program = [sys.executable, "-c", MEMORY, str(corpus), str(tmp_path / f"parts-{n_lines}")]
+        done = subprocess.run(program, check=True, capture_output=True, text=True)
+        peaks.append(int(done.stdout))
+    assert peaks[1] < 1.1 * peaks[0]
