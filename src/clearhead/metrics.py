@@ -6,6 +6,9 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from clearhead.errors import DataError
 
 
@@ -56,6 +59,13 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     from sacrebleu.metrics.chrf import CHRF
 
     return corpus_score(CHRF(), hypotheses, references)
+
+
+def ter(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Translation edit rate (TER) as sacreBLEU computes it: edits per 100 words; lower is better."""
+    from sacrebleu.metrics.ter import TER
+
+    return corpus_score(TER(), hypotheses, references)
 
 
 def corpus_score(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
@@ -177,6 +187,22 @@ def calibration_error(
         bins.setdefault(min(int(confidence * n_bins), n_bins - 1), []).append(confidence - hit)
     error = 100 * sum(abs(sum(gaps)) for gaps in bins.values()) / len(hits)
     return Score("calibration error", error, f"bins:{n_bins}")
+
+
+def spearman(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    """Rank correlation, over what is a number in both; of fewer than three, none."""
+    both = ~(np.isnan(a) | np.isnan(b))
+    if both.sum() < 3:
+        return float("nan")
+    x, y = (ranks(values[both]) for values in (a, b))
+    spread = x.std() * y.std()
+    return float(((x - x.mean()) * (y - y.mean())).mean() / spread) if spread else float("nan")
+
+
+def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Places in order, equal values sharing theirs."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((counts.cumsum() - (counts + 1) / 2)[places])
 
 
 def percent(part: int, total: int) -> float:

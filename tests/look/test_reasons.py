@@ -6,7 +6,7 @@ import torch
 from looks import look_at
 
 from clearhead.errors import ModelError
-from clearhead.look.reasons import spearman
+from clearhead.metrics import spearman
 
 
 def test_every_measure_has_a_row_for_what_was_said_and_a_column_for_what_was_read(look):

@@ -24,13 +24,17 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help="Also write the translations, or the labels, here."),
     ] = None,
+    worst: Annotated[
+        int, typer.Option(min=0, max=1_000_000, help="Show so many of the worst translations.")
+    ] = 0,
     settings: options.DecodeSettings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
     checkpoint: options.Checkpoint = "",
 ) -> None:
     """Measure a run on a test set.
 
-    - `clearhead evaluate runs/en-de test.en test.de` (BLEU and chrF with signatures, speed)
+    - `clearhead evaluate runs/en-de test.en test.de` (BLEU, chrF, TER with signatures)
+    - `clearhead evaluate runs/en-de test.en test.de --worst 10`
     - `clearhead evaluate runs/en-de test.en test.de --beam 1 --json`
     - `clearhead evaluate runs/bard test.txt` (perplexity and bits per byte; chatbots likewise)
     """
@@ -40,7 +44,7 @@ def evaluate(
         user = tasks.load(run, checkpoint=checkpoint)
         changed = beam is not None or settings
         decode = options.decode_config(user.config, settings, beam=beam) if changed else None
-        found = tasks.evaluate(user, files, decode, columns=columns or ())
+        found = tasks.evaluate(user, files, decode, columns=columns or (), n_worst=worst)
     if output and not found.lines:
         raise ConfigError("--output: this test has no outputs to write.", "Leave it out.")
     if output:

@@ -20,6 +20,7 @@ from clearhead.errors import ModelError
 from clearhead.look.labelled import LabelledTensor, as_batch, patterns
 from clearhead.look.replay import Replay
 from clearhead.look.words import Token, membership, word_places, word_texts
+from clearhead.metrics import spearman
 from clearhead.model import Edit, Trace
 
 Table = Float[np.ndarray, "..."]
@@ -172,20 +173,3 @@ def removal(look: Replay, rows: Sequence[int], side: str) -> Float[Tensor, "R W"
         less = log_probs(look, now, look.taps, **{side: rest}) if rest else whole
         columns.append((whole - less)[:, None])
     return torch.cat(columns, dim=1)
-
-
-def spearman(a: Table, b: Table) -> float:
-    """Rank correlation, over what is a number in both; of fewer than three, none."""
-    both = ~(np.isnan(a) | np.isnan(b))
-    if both.sum() < 3:
-        return float("nan")
-    x, y = (ranked(values[both]) for values in (a, b))
-    spread = x.std() * y.std()
-    return float(((x - x.mean()) * (y - y.mean())).mean() / spread) if spread else float("nan")
-
-
-def ranked(values: Table) -> Table:
-    """Places in order, equal values sharing theirs."""
-    below = (values[:, None] > values[None]).sum(axis=1)
-    same = (values[:, None] == values[None]).sum(axis=1)
-    return np.asarray(below + (same - 1) / 2)

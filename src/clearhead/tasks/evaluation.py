@@ -1,5 +1,8 @@
 """How good a run is on a test set, by the measures of its task, and what each head adds to it."""
 
+import itertools
+import math
+import sys
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -8,6 +11,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
+import numpy as np
 import torch
 
 from clearhead import metrics
@@ -18,13 +22,15 @@ from clearhead.tasks.chat import Chatbot, read_conversations
 from clearhead.tasks.classification import Classifier, chosen_labels, probabilities
 from clearhead.tasks.runs import load
 from clearhead.tasks.task import User
-from clearhead.tasks.translation import Translator
+from clearhead.tasks.translation import Translation, Translator
 from clearhead.tasks.writing import Writer
 
 MOST_COLUMNS = 12
 """Labels up to which all confusions are drawn; beyond, only the most frequent ones are told."""
 N_CONFUSED = 12
 WIDEST = 32
+LENGTHS = (0, 6, 11, 16, 21, 31, 51)
+"""Words of a source from which on it belongs to the next class of lengths."""
 Confusions = Mapping[tuple[Hashable, Hashable], int]
 """How often each (right, said) pair of labels occurs."""
 
@@ -49,11 +55,13 @@ def evaluate(
     decode: DecodeConfig | None = None,
     *,
     columns: Sequence[str] = (),
+    n_worst: int = 0,
     **options: Any,
 ) -> Evaluation:
     """Measure a run on a test set in the form that it was trained on.
 
-    Translations are scored by BLEU and chrF, labels by accuracy, F1 and calibration error, writers
+    Translations are scored by BLEU, chrF and TER, also by length and by confidence, and `n_worst`
+    of them can be shown; labels are scored by accuracy, F1 and calibration error, writers
     and chatbots by perplexity. The settings of decoding, or single ones as options, are for
     translations. Of tables, the columns are read that are named, or that the run was trained on.
     """
@@ -61,7 +69,9 @@ def evaluate(
     columns = columns or user.config.data.columns
     if isinstance(user, Translator):
         examples = list(pairs(*files, columns=columns))
-        return evaluate_translations(user, examples, user.asked(decode, options))
+        return evaluate_translations(user, examples, user.asked(decode, options), n_worst)
+    if n_worst:
+        raise ConfigError("The worst are shown of translations only.", "Leave --worst out.")
     if decode is not None or options:
         raise ConfigError(
             "The settings of decoding change how text is written, and this test writes none.",
@@ -84,21 +94,30 @@ def evaluate(
 
 
 def evaluate_translations(
-    translator: Translator, examples: Sequence[Pair], decode: DecodeConfig
+    translator: Translator, examples: Sequence[Pair], decode: DecodeConfig, n_worst: int = 0
 ) -> Evaluation:
-    """BLEU and chrF with their signatures, the speed, and how often the guard had to help."""
+    """BLEU, chrF and TER with their signatures, by length and by confidence; speed; guard hits."""
     begin = time.perf_counter()
     found = translator.translate([pair.source for pair in examples], decode=decode)
     seconds = time.perf_counter() - begin
     texts = [one.text.replace("\n", " ") for one in found]
     references = [pair.target for pair in examples]
-    scores = [metrics.bleu(texts, references), metrics.chrf(texts, references)]
+    scores = [score(texts, references) for score in (metrics.bleu, metrics.chrf, metrics.ter)]
     n_tokens = sum(len(one.tokens) + 1 for one in found)
     n_hits = sum(bool(one.notes) for one in found)
     speed = (
         f"{len(found):,} sentences in {seconds:.1f} s: {len(found) / seconds:,.0f} sentences/s, "
         f"{n_tokens / seconds:,.0f} tokens/s; guard hits: {n_hits}"
     )
+    judged = [
+        Judged(pair=pair, text=text, chrf=chrf, confidence=confidence(one))
+        for pair, text, chrf, one in zip(
+            examples, texts, metrics.sentence_chrf(texts, references), found, strict=True
+        )
+    ]
+    lengths, sureness = by_length(judged), by_confidence(judged)
+    worst = sorted(judged, key=lambda one: one.chrf)[:n_worst]
+    parts = [*map(str, scores), speed, "", *lengths_table(lengths), "", *sureness_table(sureness)]
     return Evaluation(
         scores={
             **by_name(scores),
@@ -106,10 +125,99 @@ def evaluate_translations(
             "seconds": seconds,
             "tokens_per_second": n_tokens / seconds,
             "guard_hits": n_hits,
+            "by_length": lengths,
+            "by_confidence": sureness,
+            "worst": [one.values() for one in worst],
         },
-        text="\n".join([*map(str, scores), speed]),
+        text="\n".join([*parts, *(line for one in worst for line in ("", *one.told()))]),
         lines=tuple(texts),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A translation beside its reference: how good it is, and how sure the model was."""
+
+    pair: Pair
+    text: str
+    chrf: float
+    confidence: float
+
+    def values(self) -> dict[str, Any]:
+        sides = {"source": self.pair.source, "reference": self.pair.target, "output": self.text}
+        return {**sides, "chrF2": self.chrf, "confidence": self.confidence}
+
+    def told(self) -> list[str]:
+        """The lines that people read, for the worst ones."""
+        return [
+            f"chrF2 {self.chrf:.1f}, confidence {self.confidence:.0%}",
+            f"  source     {self.pair.source}",
+            f"  reference  {self.pair.target}",
+            f"  output     {self.text}",
+        ]
+
+
+def confidence(translation: Translation) -> float:
+    """The probability of a token of the output, its end included: their geometric mean."""
+    n = len(translation.log_probs)
+    return math.exp(sum(translation.log_probs) / n) if n else 1.0
+
+
+def by_length(judged: Sequence[Judged]) -> list[dict[str, Any]]:
+    """BLEU and chrF of the sources with so many words; classes without sentences are left out."""
+    classes = itertools.pairwise((*LENGTHS, sys.maxsize))
+    rows = []
+    for least, beyond in classes:
+        some = [one for one in judged if least <= len(one.pair.source.split()) < beyond]
+        if some:
+            sides = [one.text for one in some], [one.pair.target for one in some]
+            rows.append(
+                {
+                    "words": f"{least}-{beyond - 1}" if beyond < sys.maxsize else f"{least}+",
+                    "sentences": len(some),
+                    "BLEU": metrics.bleu(*sides).value,
+                    "chrF2": metrics.chrf(*sides).value,
+                }
+            )
+    return rows
+
+
+def lengths_table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield "words of the source   sentences    BLEU   chrF2"
+    for row in rows:
+        yield (
+            f"{row['words']:>19}   {row['sentences']:>9,}  {row['BLEU']:6.1f}  {row['chrF2']:6.1f}"
+        )
+
+
+def by_confidence(judged: Sequence[Judged]) -> dict[str, Any]:
+    """The quality of the quarters that the model was least and most sure of, and of those between.
+
+    The rank correlation says whether a low confidence means a bad translation.
+    """
+    ordered = sorted(judged, key=lambda one: one.confidence)
+    quarters = [
+        {
+            "confidence": [some[0].confidence, some[-1].confidence],
+            "sentences": len(some),
+            "chrF2": sum(one.chrf for one in some) / len(some),
+        }
+        for quarter in range(4)
+        if (some := ordered[len(ordered) * quarter // 4 : len(ordered) * (quarter + 1) // 4])
+    ]
+    sides = (np.array([getattr(one, name) for one in judged]) for name in ("confidence", "chrf"))
+    found = metrics.spearman(*sides)
+    return {"quarters": quarters, "rank_correlation": None if math.isnan(found) else found}
+
+
+def sureness_table(found: Mapping[str, Any]) -> Iterator[str]:
+    yield "confidence of the model   sentences   mean chrF2"
+    for row in found["quarters"]:
+        low, high = row["confidence"]
+        span = f"{low:.0%} to {high:.0%}"
+        yield f"{span:>23}   {row['sentences']:>9,}   {row['chrF2']:10.1f}"
+    if found["rank_correlation"] is not None:
+        yield f"rank correlation of confidence and chrF2: {found['rank_correlation']:.2f}"
 
 
 def evaluate_labels(classifier: Classifier, examples: Sequence[LabelledText]) -> Evaluation:
