@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         Classifier,
         Comparison,
         Continuation,
+        Encoder,
         Evaluation,
         Filler,
         Filling,
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Chatbot", "Classification", "Classifier", "Comparison", "Continuation", "Evaluation", "Filler", "Filling", "Reply",
-    "Translation", "Translator", "User", "Writer", "__version__", "compare",
+    "Chatbot", "Classification", "Classifier", "Comparison", "Continuation", "Encoder", "Evaluation", "Filler",
+    "Filling", "Reply", "Translation", "Translator", "User", "Writer", "__version__", "compare",
     "evaluate", "load", "pretrain", "train", "watch",
 ]  # fmt: skip
 

@@ -129,8 +129,9 @@ class ModelConfig(Settings):
     """Keeps LayerNorm from dividing by zero."""
     activation: Shape[Literal["relu", "gelu", "gelu_tanh", "silu"]] = "relu"
     """The feed-forward network's non-linearity."""
-    positions: Shape[Literal["sinusoidal", "learned"]] = "sinusoidal"
-    """Sines and cosines reach any length; learned vectors end at max_positions."""
+    positions: Shape[Literal["sinusoidal", "halves", "learned"]] = "sinusoidal"
+    """Sines and cosines reach any length: in turn as in the paper, or in two halves as in Marian;
+    learned vectors end at max_positions."""
     max_positions: Shape[Length] = 512
     """The longest sequence that learned positions know; sinusoidal ones ignore it."""
     tie: Shape[Literal["all", "output", "none"]] = "all"
@@ -150,7 +151,14 @@ class ModelConfig(Settings):
     ] = 0
     """Labels of an encoder with a classifier; 0: the encoder predicts masked tokens."""
     pooling: Shape[Literal["first", "mean"]] = "mean"
-    """What the classifier reads: the first position, or the mean of all."""
+    """What the classifier reads, and what stands for a whole text: the first position, or the mean
+    of all."""
+    pooled: Shape[Literal["tanh", "relu"]] = "tanh"
+    """The classifier's non-linearity: as in BERT, or as in DistilBERT."""
+    vectors: Own[bool] = False
+    """An encoder without a head, which gives vectors and predicts nothing (a sentence encoder)."""
+    unit_vectors: Shape[bool] = True
+    """Vectors of whole texts are scaled to the length 1."""
     dropout: Own[Share] = 0.1
     """Share of each sub-layer's output, and of the embeddings, that is zeroed in training."""
     attention_dropout: Own[Share] = 0.0
@@ -210,7 +218,7 @@ class ModelConfig(Settings):
                 "half from each end.",
                 f"Use model.d_model = {self.d_model + 1}.",
             )
-        if self.positions == "sinusoidal" and self.d_model % 2:
+        if self.positions != "learned" and self.d_model % 2:
             raise ConfigError(
                 f"model.d_model = {self.d_model} is odd, and sinusoidal positions are pairs of a "
                 "sine and a cosine.",
@@ -222,11 +230,18 @@ class ModelConfig(Settings):
                 f'{self.vocab_size} cannot share one matrix (model.tie = "all").',
                 'Use model.tie = "output".',
             )
-        if self.n_classes and self.family != "encoder":
+        for name, given in (("n_classes", self.n_classes), ("vectors", self.vectors)):
+            if given and self.family != "encoder":
+                raise ConfigError(
+                    f'model.{name} = {toml_literal(given)} needs model.family = "encoder", '
+                    f'found "{self.family}".',
+                    f"Leave model.{name} out, or change the family.",
+                )
+        if self.n_classes and self.vectors:
             raise ConfigError(
-                f'model.n_classes = {self.n_classes} needs model.family = "encoder", '
-                f'found "{self.family}".',
-                "Leave model.n_classes out, or change the family.",
+                f"model.n_classes = {self.n_classes} is a classifier, and model.vectors = true "
+                "asks for an encoder without one.",
+                "Leave one of them out.",
             )
         return self
 
@@ -275,9 +290,21 @@ which a short run would not live to see. All of it is for long runs: docs/LOG.md
 class TokenizerConfig(Settings):
     """How text becomes tokens."""
 
-    method: Literal["bpe", "bytes", "unigram", "wordpiece", "words", "characters"] = "bpe"
+    method: Literal[
+        "bpe",
+        "bytes",
+        "unigram",
+        "wordpiece",
+        "words",
+        "characters",
+        "bert",
+        "bert-cased",
+        "gpt2",
+        "sentencepiece",
+        "sentencepiece-bpe",
+    ] = "bpe"
     """bpe: with byte fallback, for pairs; bytes: byte-level BPE, for writing; or one of the
-    others."""
+    others. From bert on, they come with imported models and cannot be learned here."""
     vocab_size: Annotated[
         Annotated[int, Field(ge=16, le=2_000_000)] | None, chosen_by("the amount of text")
     ] = None

@@ -9,6 +9,7 @@
     │   └── ModelFileError      weights that are damaged, hostile or of another model
     ├── FolderError             a run folder that is missing, incomplete or not one
     │   └── FolderInUseError    another process is writing to it                      exit 5
+    ├── ExchangeError           a foreign model, or a format, that cannot express the other
     ├── TrainingError           training cannot go on
     │   ├── NotFiniteError      the loss or a gradient is not a finite number         exit 3
     │   └── DiskError           the disk is full or cannot be written                 exit 4
@@ -77,6 +78,10 @@ class FolderInUseError(FolderError):
     """Another process is writing to the folder."""
 
     exit_code = 5
+
+
+class ExchangeError(ClearheadError):
+    """A foreign model, or a format, that cannot express the other."""
 
 
 class TrainingError(ClearheadError):

@@ -37,6 +37,9 @@ class Letters:
         self.fingerprint = fingerprint
         self.n_texts = 0
 
+    def reading(self, ids):
+        return [*ids, 2]
+
     def encode_batch(self, texts):
         self.n_texts += len(texts)
         return [[ord(letter) for letter in text] for text in texts]

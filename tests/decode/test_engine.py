@@ -29,6 +29,7 @@ SHAPES = [
         "scale_embeddings": False,
         "norm_eps": 0.1,
     },
+    {"positions": "halves", "activation": "silu", "logit_bias": True},
     {"family": "decoder"},
     {"family": "decoder", "norm": "pre", "bias": False},
 ]

@@ -27,8 +27,10 @@ SHAPES: dict[str, dict[str, Any]] = {
         "family": "encoder",
         "n_classes": 3,
         "pooling": "first",
+        "pooled": "relu",
         "bias": False,
     },
+    "Marian's": {"positions": "halves", "activation": "silu", "logit_bias": True},
     "writes": {"family": "decoder", "norm": "pre", "scale_embeddings": False, "activation": "silu"},
 }
 

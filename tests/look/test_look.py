@@ -15,6 +15,7 @@ from clearhead.decode import Request, checked, decode
 from clearhead.decode.engine import TransformerEngine
 from clearhead.errors import ModelError
 from clearhead.look import search_tree
+from clearhead.look.export import meta
 
 few = settings(max_examples=8)
 seeds = st.integers(0, 99)
@@ -149,3 +150,14 @@ def test_gaps_are_where_the_mask_stands(build):
     look = look_at(build(family="encoder"))
     assert look.gaps == (3,)
     assert str(look).splitlines()[-1].lstrip().startswith("3: ")
+
+
+def test_an_encoder_without_a_head_can_be_looked_into_and_says_nothing(build):
+    look = look_at(build(family="encoder", vectors=True))
+    assert look.attention("encoder.0.self").values.shape == (6, 6)
+    assert look.gaps == ()
+    assert meta(look, {})["gaps"] == []
+    with pytest.raises(ModelError, match="without a head"):
+        assert look.logits
+    with pytest.raises(ModelError, match="Nothing was said"):
+        look.reasons()

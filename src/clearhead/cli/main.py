@@ -14,11 +14,12 @@ from clearhead import __version__
 from clearhead.cli.chat import chat, write
 from clearhead.cli.doctor import doctor
 from clearhead.cli.evaluate import compare, evaluate
+from clearhead.cli.exchange import export, import_
 from clearhead.cli.look import look
 from clearhead.cli.runs import average, info, rm, runs, verify
 from clearhead.cli.serve import serve
 from clearhead.cli.train import demo, pretrain, train
-from clearhead.cli.translate import classify, fill, translate
+from clearhead.cli.translate import classify, embed, fill, translate
 from clearhead.cli.verb import Verb, Verbs
 from clearhead.errors import ClearheadError
 
@@ -30,10 +31,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     rich_markup_mode=None,
 )
-USE = (translate, chat, classify, write, look, fill, serve)
+USE = (translate, chat, classify, write, look, fill, embed, serve)
 KEEP = (runs, info, verify, average, rm)
-for verb in (demo, train, pretrain, *USE, evaluate, compare, *KEEP, doctor):
-    app.command(cls=Verb)(verb)
+for verb in (demo, train, pretrain, *USE, evaluate, compare, *KEEP, doctor, import_, export):
+    app.command(verb.__name__.rstrip("_"), cls=Verb)(verb)
 
 
 def show_version(is_asked: bool) -> None:

@@ -310,6 +310,62 @@ def fill(
         typer.echo(f"  gap {number}: {words}" if len(found.gaps) > 1 else f"  {words}")
 
 
+def embed(
+    run: Annotated[str, options.run_of("a model that reads: a sentence encoder, or any other")],
+    text: options.Text = None,
+    input: options.Input = None,  # noqa: A002
+    beside: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="How alike each line is to that of the same number here."
+        ),
+    ] = None,
+    among: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The lines of this file that are most like each text."),
+    ] = None,
+    n_best: Annotated[int, typer.Option(min=1, help="Lines of --among for each text.")] = 5,
+    errors: options.OnInvalid = "strict",
+    checkpoint: options.Checkpoint = "",
+) -> None:
+    """Write a vector for a text, or for each line, as JSON; or how alike texts are.
+
+    Likeness is the cosine of the angle between two vectors: 1 is alike, 0 is not.
+
+    - `clearhead embed runs/minilm "A man rides a bike."`
+    - `clearhead embed runs/minilm --input a.txt --beside b.txt` (one number for each pair of lines)
+    - `clearhead embed runs/minilm "Where is the station?" --among questions.txt`
+    """
+    with options.busy(f"loading {run}"):
+        from clearhead.tasks import Encoder
+
+        encoder = Encoder.load(run, checkpoint=checkpoint)
+    others = lines_of(beside or among, errors)
+    number = 0
+    for some in source_chunks(None, text, input, errors):
+        if among:
+            for row in encoder.similarity(some, others):
+                for score, place in zip(*row.topk(min(n_best, len(others))), strict=True):
+                    typer.echo(f"{score:.4f}\t{others[place]}")
+        elif beside:
+            pair = others[number : number + len(some)]
+            if len(pair) < len(some):
+                raise DataError(f"{beside} has only {len(others):,} lines.", "Give pairs of lines.")
+            for score in encoder.likeness(some, pair).tolist():
+                typer.echo(f"{score:.4f}")
+        else:
+            for vector in encoder.embed(some).tolist():
+                typer.echo(json.dumps([round(value, 7) for value in vector]))
+        number += len(some)
+
+
+def lines_of(path: Path | None, errors: Literal["strict", "replace"]) -> list[str]:
+    from clearhead.data.lines import Lines
+
+    blocks = Lines([str(path)], errors).blocks() if path else ()
+    return [line for block in blocks for line in block.lines]
+
+
 def source_chunks(
     user: "User | None",
     text: str | None,

@@ -7,8 +7,9 @@ from typer.core import TyperCommand, TyperGroup
 
 GROUPS = {
     "Make a model": ("demo", "doctor", "train", "pretrain", "average"),
-    "Use it": ("translate", "chat", "classify", "write", "fill", "serve"),
+    "Use it": ("translate", "chat", "classify", "write", "fill", "embed", "serve"),
     "Look inside": ("look", "evaluate", "compare"),
+    "Exchange models": ("import", "export"),
     "Keep runs in order": ("runs", "info", "verify", "rm"),
 }
 """The verbs as `clearhead --help` shows them."""

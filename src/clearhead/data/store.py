@@ -47,6 +47,7 @@ class TextEncoder(Protocol):
     @property
     def fingerprint(self) -> str: ...
     def encode_batch(self, texts: list[str]) -> Rows: ...
+    def reading(self, ids: Sequence[int]) -> list[int]: ...
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,9 @@ def label_encoding(
 
     def encode(examples: list[LabelledText]) -> tuple[Rows, ...]:
         texts, labels = zip(*examples, strict=True)
-        rows = [row[:longest] for row in tokenizer.encode_batch(list(texts))]
+        # the end is put where batches are made
+        cut = (row[:longest] for row in tokenizer.encode_batch(list(texts)))
+        rows = [tokenizer.reading(row)[:-1] for row in cut]
         return rows, [sorted(map(number, each)) for each in labels]
 
     return Encoding(

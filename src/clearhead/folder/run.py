@@ -50,6 +50,8 @@ TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source-tokenizer.json"
 WORDS = "words.safetensors"
 WEIGHTS = "weights.safetensors"
 """The weights to use; a checkpoint has its own under the same name."""
+ORIGIN = "origin"
+"""Files of the model that a run was imported from, so that an export can give it back as it came."""
 FORMER_WEIGHTS = "former-weights.safetensors"
 BEFORE_CONFIG = {LOCK, TOKENIZER, SOURCE_TOKENIZER, PLAN, WORDS}
 """What a folder may hold before it is a run: creating one may have been cut short."""
@@ -274,6 +276,17 @@ class RunFolder:
         check_same(specs(tensors), specs(model.state_dict()))
         with atomic_file(path, needed) as file:
             write_tensors(file, tensors, seal=True)
+
+    def origin(self) -> Path | None:
+        """Where the files of the model lie that the run was imported from."""
+        return self.path / ORIGIN if (self.path / ORIGIN).is_dir() else None
+
+    def write_origin(self, files: Mapping[str, bytes]) -> None:
+        """Keep files of the model that the run was imported from; a run of none has none."""
+        for name, content in files.items():
+            make_folder((self.path / ORIGIN / name).parent)
+            with atomic_file(self.path / ORIGIN / name, len(content)) as file:
+                file.write(content)
 
     def keep_former_weights(self) -> Path:
         """Copy the weights to use to a name of their own, before others take their place."""

@@ -206,9 +206,12 @@ class Cell:
         if config.positions == "learned":
             table = double(self.modules.positions.table)
             return [(f"learned vector of position {self.row}", float(table[self.row, self.col]))]
-        even = self.col // 2 * 2
+        pair, is_cos = divmod(self.col, 2)
+        if config.positions == "halves":
+            is_cos, pair = divmod(self.col, config.d_model // 2)
+        even = 2 * pair
         angle = self.row / 10_000 ** (even / config.d_model)
-        wave = ("cos of it", math.cos(angle)) if self.col % 2 else ("sin of it", math.sin(angle))
+        wave = ("cos of it", math.cos(angle)) if is_cos else ("sin of it", math.sin(angle))
         return [(f"{self.row} ÷ 10000^({even}/{config.d_model})", angle), wave]
 
     def embedded(self) -> Lines:
@@ -241,10 +244,11 @@ class Cell:
 
     def classes(self) -> Lines:
         """A class's score, from the one vector that stands for the whole text."""
-        head, out = self.look.model.classifier, self.look.seen["encoder.out"].double()
+        head = deepcopy(self.look.model.classifier).double().cpu()
+        config, out = self.look.model.config, self.look.seen["encoder.out"].double()
         pooled = out[0] if head.pooling == "first" else out.mean(dim=0)
-        x = np.tanh(double(head.dense.weight) @ double(pooled) + double(head.dense.bias))
-        name = f"tanh of the {head.pooling} vector through a layer"
+        x = double(head.activation(head.dense(pooled)))
+        name = f"{config.pooled} of the {head.pooling} vector through a layer"
         weights = "weights of the class", double(head.out.weight)[self.row]
         return self.dot((name, x), weights, head.out.bias, self.row)
 

@@ -207,6 +207,11 @@ class Replay:
                 "A classifier says no tokens: there are none to choose from.",
                 "See .verdict for its classes.",
             )
+        if self.model.config.vectors:
+            raise ModelError(
+                "An encoder without a head says nothing: it gives vectors.",
+                "Look at its attention, or compare texts with clearhead embed.",
+            )
         return self.seen["encoder.logits" if self.family == "encoder" else "decoder.logits"]
 
     @cached_property
@@ -255,7 +260,9 @@ class Replay:
     @property
     def gaps(self) -> tuple[int, ...]:
         """The rows of an encoder that fills in what is masked."""
-        return tuple(row for row, token in enumerate(self.source) if token.text == "<mask>")
+        says = not self.model.config.vectors
+        masks = enumerate(self.source) if says else ()
+        return tuple(row for row, token in masks if token.text == "<mask>")
 
     @torch.inference_mode()
     def lens(self, n: int = 3) -> tuple[tuple[tuple[Guess, ...], ...], ...]:

@@ -7,11 +7,16 @@ from torch import Tensor, nn
 from clearhead.errors import ModelError
 
 
-def sinusoids(positions: Int[Tensor, "..."], d_model: int) -> Float[Tensor, "... D"]:
-    """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same."""
+def sinusoids(
+    positions: Int[Tensor, "..."], d_model: int, halves: bool = False
+) -> Float[Tensor, "... D"]:
+    """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same.
+
+    In halves, all sines come first and then all cosines, as in Marian.
+    """
     i = torch.arange(d_model // 2, dtype=torch.float64, device="cpu")
     angle = positions.to("cpu", torch.float64)[..., None] * 10_000 ** (-2 * i / d_model)
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2).float()
+    return torch.stack([angle.sin(), angle.cos()], dim=-2 if halves else -1).flatten(-2).float()
 
 
 class SinusoidalPositions(nn.Module):
@@ -19,17 +24,17 @@ class SinusoidalPositions(nn.Module):
 
     table: Float[Tensor, "N D"]
 
-    def __init__(self, d_model: int, n_kept: int = 1024) -> None:
+    def __init__(self, d_model: int, n_kept: int = 1024, halves: bool = False) -> None:
         super().__init__()
-        self.register_buffer(
-            "table", sinusoids(torch.arange(n_kept, device="cpu"), d_model), persistent=False
-        )
+        self.halves = halves
+        first = sinusoids(torch.arange(n_kept, device="cpu"), d_model, halves)
+        self.register_buffer("table", first, persistent=False)
 
     def forward(self, positions: Int[Tensor, "#B T"], end: int) -> Float[Tensor, "#B T D"]:
         """The vectors of these positions, all of which lie before `end`."""
         if end <= len(self.table):
             return self.table[positions]
-        return sinusoids(positions, self.table.size(1)).to(self.table)
+        return sinusoids(positions, self.table.size(1), self.halves).to(self.table)
 
 
 class LearnedPositions(nn.Module):

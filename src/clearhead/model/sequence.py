@@ -8,6 +8,7 @@ token.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -37,7 +38,7 @@ class Model(nn.Module, ABC):
         self.make_stacks(config)
         if config.n_classes:
             self.classifier = ClassifierHead(config)
-        else:
+        elif not config.vectors:
             self.head = TokenHead(config, transform=not config.writes)
         initialise(self, config)
 
@@ -77,12 +78,17 @@ class Model(nn.Module, ABC):
         real: Bool[Tensor, "B S"] | None = None,
         tap: Tap = SILENT,
     ) -> Float[Tensor, "..."]:
-        """All logits at once, as in training; `real` tells the source's tokens from its padding."""
+        """All logits at once, as in training; `real` tells the source's tokens from its padding.
+
+        An encoder without a head answers with its vectors.
+        """
         mask = None if real is None else masks.padding(real)
         memory = None if source is None else self.encode(source, mask, tap=tap)
         if target is not None:
             return self.logits(self.decode(target, memory, mask, tap=tap), tap)
         assert memory is not None, "a source, a target or both"
+        if self.config.vectors:
+            return memory
         return (
             self.classify(memory, mask, tap) if self.config.n_classes else self.logits(memory, tap)
         )
@@ -117,6 +123,9 @@ class Model(nn.Module, ABC):
                 "Use the tokenizer that the model was trained with.",
             ) from None
         return vectors * math.sqrt(self.config.d_model) if self.config.scale_embeddings else vectors
+
+
+POOLED: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu}
 
 
 class TokenHead(nn.Module):
@@ -154,23 +163,25 @@ class ClassifierHead(nn.Module):
         super().__init__()
         self.pooling = config.pooling
         self.dense = nn.Linear(config.d_model, config.d_model)
+        self.activation = POOLED[config.pooled]
         self.dropout = Dropout(config.dropout)
         self.out = nn.Linear(config.d_model, config.n_classes)
 
     def forward(
         self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"] | None
     ) -> Float[Tensor, "B C"]:
-        classes: Tensor = self.out(
-            self.dropout(self.dense(self.dropout(self.pool(x, mask))).tanh())
-        )
+        pooled = self.dense(self.dropout(pool(x, mask, self.pooling)))
+        classes: Tensor = self.out(self.dropout(self.activation(pooled)))
         return classes
 
-    def pool(
-        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"] | None
-    ) -> Float[Tensor, "B D"]:
-        if self.pooling == "first":
-            return x[:, 0]
-        if mask is None:
-            return x.mean(dim=1)
-        real = mask[:, 0, 0, :, None]
-        return (x * real).sum(dim=1) / real.sum(dim=1)
+
+def pool(
+    x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"] | None, how: str
+) -> Float[Tensor, "B D"]:
+    """One vector for a whole text: that of its first token, or the mean of all (pooling)."""
+    if how == "first":
+        return x[:, 0]
+    if mask is None:
+        return x.mean(dim=1)
+    real = mask[:, 0, 0, :, None]
+    return (x * real).sum(dim=1) / real.sum(dim=1)

@@ -19,7 +19,7 @@ class Stack(nn.Module):
         self.positions = (
             LearnedPositions(config.d_model, config.max_positions)
             if config.positions == "learned"
-            else SinusoidalPositions(config.d_model)
+            else SinusoidalPositions(config.d_model, halves=config.positions == "halves")
         )
         self.types = (
             nn.Embedding(config.n_token_types, config.d_model) if config.n_token_types else None

@@ -3,6 +3,7 @@
 from clearhead.tasks.chat import Chatbot, Reply
 from clearhead.tasks.classification import Classification, Classifier
 from clearhead.tasks.comparison import Comparison, compare
+from clearhead.tasks.embedding import Encoder
 from clearhead.tasks.evaluation import Evaluation, evaluate
 from clearhead.tasks.pretraining import Filler, Filling, GapWord
 from clearhead.tasks.runs import TASKS, Averaging, average, load
@@ -12,7 +13,7 @@ from clearhead.tasks.translation import Translation, Translator
 from clearhead.tasks.writing import Continuation, Writer
 
 __all__ = [
-    "TASKS", "Averaging", "Chatbot", "Classification", "Classifier", "Comparison", "Continuation", "Evaluation",
-    "Filler", "Filling", "GapWord", "Reply", "Translation", "Translator", "User", "Writer",
+    "TASKS", "Averaging", "Chatbot", "Classification", "Classifier", "Comparison", "Continuation", "Encoder",
+    "Evaluation", "Filler", "Filling", "GapWord", "Reply", "Translation", "Translator", "User", "Writer",
     "average", "compare", "evaluate", "load", "pretrain", "train", "watch",
 ]  # fmt: skip

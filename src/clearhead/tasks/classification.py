@@ -20,11 +20,9 @@ from clearhead.look import Look
 from clearhead.model import Model
 from clearhead.tasks.baseline import linear_scores
 from clearhead.tasks.looking import Asked, look_at_reading
-from clearhead.tasks.task import N_SAMPLES, Task, Tokenizers, User
+from clearhead.tasks.task import N_SAMPLES, Task, Tokenizers, User, by_length
 from clearhead.training import Judge, Loss, Samples, label_loss, mean_loss, worded
 
-BATCH_TOKENS = 8_192
-"""Tokens that are read at once, padding included."""
 TEMPERATURES = (0.05, 20.0)
 """The least and the most that scores are divided by."""
 
@@ -66,7 +64,7 @@ class Classifier(User):
     ) -> None:
         super().__init__(model, tokenizers, config, name)
         self.labels = config.labels.names
-        self.limit = self.limit_of(config.data.max_length, n_marks=1)
+        self.limit = self.limit_of(config.data.max_length, n_marks=len(self.tokenizer.reading(())))
 
     @staticmethod
     def suits(config: Config) -> bool:
@@ -107,7 +105,7 @@ class Classifier(User):
             self.model,
             self.tokenizer,
             text,
-            encode=lambda text: [*self.tokenizer.encode(text)[: self.limit], self.tokenizer.end],
+            encode=lambda text: self.tokenizer.reading(self.tokenizer.encode(text)[: self.limit]),
             task="classification",
             edit=edit,
             classes=self.labels,
@@ -125,15 +123,9 @@ class Classifier(User):
     def scores(self, rows: Sequence[Sequence[int]]) -> Float[Tensor, "N C"]:
         """The score of each label for each row of ids; rows of like length are read together."""
         device = self.model.device
-        order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
         scores = torch.empty(len(rows), len(self.labels))
-        while order:
-            size = max(1, BATCH_TOKENS // (len(rows[order[-1]]) + 1))
-            some, order = order[-size:], order[:-size]
-            ids = [torch.tensor([*rows[number], self.tokenizer.end]) for number in some]
-            source = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)
-            real = torch.arange(source.size(1)) < torch.tensor([[len(row)] for row in ids])
-            scores[some] = self.model(source.to(device), real=real.to(device)).float().cpu()
+        for numbers, source, real in by_length([self.tokenizer.reading(row) for row in rows]):
+            scores[numbers] = self.model(source.to(device), real=real.to(device)).float().cpu()
         return scores
 
 

@@ -57,7 +57,8 @@ class Filler(User):
 
     @staticmethod
     def suits(config: Config) -> bool:
-        return config.model.family == "encoder" and not config.model.n_classes
+        model = config.model
+        return model.family == "encoder" and not (model.n_classes or model.vectors)
 
     @torch.no_grad()
     def fill(self, text: str, n_best: int = 5) -> Filling:
@@ -80,10 +81,8 @@ class Filler(User):
         """The text as the model reads it, a mask in every gap."""
         parts = GAP.split(text)
         ids = [self.ids(part, number) for number, part in enumerate(parts)]
-        row = [
-            *[token for part in ids for token in [*part, self.tokenizer.mask]][:-1],
-            self.tokenizer.end,
-        ]
+        masked = [token for part in ids for token in [*part, self.tokenizer.mask]][:-1]
+        row = self.tokenizer.reading(masked)
         if len(parts) == 1:
             raise TextError(
                 f"There is no gap to fill in {shown(text, 60)}.", "Mark it with underscores: ____"

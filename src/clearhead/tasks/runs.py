@@ -26,6 +26,7 @@ from clearhead.machine import device_for, keep_freed_memory
 from clearhead.tasks.chat import Chatbot, ChatTask
 from clearhead.tasks.classification import ClassificationTask, Classifier
 from clearhead.tasks.corpus import Corpus
+from clearhead.tasks.embedding import Encoder
 from clearhead.tasks.pretraining import Filler, PretrainingTask
 from clearhead.tasks.task import Task, User
 from clearhead.tasks.translation import Translation, TranslationTask, Translator
@@ -47,6 +48,7 @@ USERS: dict[str, type[User]] = {
     "writing": Writer,
     "encoder": Filler,
     "decoder": Writer,
+    "vectors": Encoder,
 }
 """What a run of each task can be used as, and a pre-trained model of each family."""
 STILL_FALLING = 0.02
@@ -56,12 +58,13 @@ MANY = 4_096
 
 
 def load(path: str | Path, device: str = "cpu", checkpoint: str = "") -> User:
-    """The Translator, Chatbot, Classifier, Writer or Filler in a run folder.
+    """The Translator, Chatbot, Classifier, Writer, Filler or Encoder in a run folder.
 
     `checkpoint` names other weights than those to use: "last", or the number of a step.
     """
     config = RunFolder.open(path).config()
-    use = config.model.family if config.task == "pretraining" else config.task
+    pretrained = "vectors" if config.model.vectors else config.model.family
+    use = pretrained if config.task == "pretraining" else config.task
     if use not in USERS:
         raise FolderError(
             f"{path} was pre-trained to fill gaps in text, and has no use of its own.",

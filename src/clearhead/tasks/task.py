@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
 from clearhead.config import PRESETS, Config, DecodeConfig, Given, layered, spelled_out
 from clearhead.data.batches import Batches
 from clearhead.data.examples import Examples
@@ -24,6 +28,8 @@ from clearhead.training import Judge, Loss, next_token_loss
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
 """The source's and the target's, which may be the same."""
+BATCH_TOKENS = 8_192
+"""Tokens that are read at once, padding included."""
 N_SAMPLES = 3
 """Examples whose outputs are shown at each validation."""
 T = TypeVar("T")
@@ -218,6 +224,19 @@ class User(ABC):
             f"<{type(self).__name__} {self.name or 'without a run'}: {self.config.task}, "
             f"{self.config.model.family}, {n_parameters:,} parameters>"
         )
+
+
+def by_length(
+    rows: Sequence[Sequence[int]],
+) -> Iterator[tuple[list[int], Int[Tensor, "B S"], Bool[Tensor, "B S"]]]:
+    """Rows of ids collated, those of like length together: which they are, ids, what is real."""
+    order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
+    while order:
+        size = max(1, BATCH_TOKENS // len(rows[order[-1]]))
+        some, order = order[-size:], order[:-size]
+        ids = [torch.tensor(rows[number]) for number in some]
+        source = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)
+        yield some, source, torch.arange(source.size(1)) < torch.tensor([[len(row)] for row in ids])
 
 
 class Kept(Generic[T, V]):

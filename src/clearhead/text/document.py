@@ -14,17 +14,24 @@ from typing import Any
 
 from clearhead.errors import TokenizerError, shown
 from clearhead.text.vocabulary import (
+    ABSENT,
     BYTE_ALPHABET,
+    BYTE_LEVEL,
     CONTINUATION,
     MAX_TOKEN,
     METHODS,
+    SENTENCEPIECE,
+    SPACE_MARK,
     SPECIALS,
     SURROGATE,
+    WORDPIECE,
     Vocabulary,
     byte_tokens,
 )
 
 MAX_BYTES = 32 * 2**20
+MAX_NAME = 512
+"""Characters in the name of a token: other programs have tokens longer than ours."""
 TAG = re.compile(r"<2[A-Za-z0-9_-]{1,32}>")
 FOREIGN = "is not one that clearhead writes"
 ADVICE = "Take the tokenizer.json that was written with the model."
@@ -41,9 +48,7 @@ def to_json(vocabulary: Vocabulary) -> str:
             {"id": number, "content": token, **plain, "special": True}
             for number, token in enumerate(vocabulary.specials)
         ],
-        "normalizer": (
-            {"type": "Prepend", "prepend": " "} if METHODS[vocabulary.method].spaced else None
-        ),
+        "normalizer": normalizer(vocabulary),
         "pre_tokenizer": pre_tokenizer(vocabulary.method),
         "post_processor": None,
         "decoder": decoder(vocabulary.method),
@@ -52,7 +57,42 @@ def to_json(vocabulary: Vocabulary) -> str:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
+def normalizer(vocabulary: Vocabulary) -> dict[str, Any] | None:
+    method = vocabulary.method
+    if method in WORDPIECE:
+        return {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": True,
+            "strip_accents": None,
+            "lowercase": method == "bert",
+        }
+    if method in SENTENCEPIECE:
+        spaces = [
+            {"type": "Strip", "strip_left": True, "strip_right": True},
+            {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+        ]
+        first = {"type": "Precompiled", "precompiled_charsmap": vocabulary.charsmap}
+        steps = [first, *spaces] if vocabulary.charsmap else spaces
+        return {"type": "Sequence", "normalizers": steps}
+    return {"type": "Prepend", "prepend": " "} if METHODS[method].spaced else None
+
+
+def charsmap_of(found: Any) -> str:
+    """The character map in the normaliser of a document, if there is one."""
+    match found:
+        case {"normalizers": [{"precompiled_charsmap": str(charsmap)}, *_]}:
+            return charsmap
+    return ""
+
+
 def pre_tokenizer(method: str) -> dict[str, Any]:
+    if method in WORDPIECE:
+        return {"type": "BertPreTokenizer"}
+    if method in SENTENCEPIECE:
+        return metaspace()
+    if method == "gpt2":
+        return byte_level(use_regex=True)
     split = {
         "type": "Split",
         "pattern": {"Regex": METHODS[method].pattern},
@@ -65,13 +105,26 @@ def pre_tokenizer(method: str) -> dict[str, Any]:
 
 def decoder(method: str) -> dict[str, Any]:
     """For other programs that read the file; here a token is its bytes."""
-    if method == "bytes":
+    if method in BYTE_LEVEL:
         return byte_level(use_regex=True)
+    if method in WORDPIECE:
+        return {"type": "WordPiece", "prefix": CONTINUATION, "cleanup": True}
+    if method in SENTENCEPIECE:
+        return metaspace()
     whole, strip = {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}
     joined = {"type": "Replace", "pattern": {"Regex": f"^{CONTINUATION}"}, "content": ""}
     steps = {"wordpiece": [joined, whole, strip], "words": [whole, strip], "characters": [whole]}
     spelled = [{"type": "ByteFallback"}, whole, strip]
     return {"type": "Sequence", "decoders": steps.get(method, spelled)}
+
+
+def metaspace() -> dict[str, Any]:
+    return {
+        "type": "Metaspace",
+        "replacement": SPACE_MARK,
+        "prepend_scheme": "always",
+        "split": True,
+    }
 
 
 def byte_level(use_regex: bool) -> dict[str, Any]:
@@ -87,8 +140,16 @@ def model_section(vocabulary: Vocabulary) -> dict[str, Any]:
     """The model section, whose settings are fixed for each method."""
     kind, fallback = METHODS[vocabulary.method].model, METHODS[vocabulary.method].fallback
     ids, unknown = vocabulary.ids(), SPECIALS["unknown"]
+    if vocabulary.beyond:
+        # a name that no text has stands between the model's tokens and those beyond
+        more = (ABSENT, *vocabulary.beyond)
+        ids |= {token: number for number, token in enumerate(more, start=len(ids))}
     if kind == "Unigram":
-        scores = [0.0] * (len(ids) - len(vocabulary.learned)) + list(vocabulary.scores)
+        n_learned = len(vocabulary.learned)
+        first = [0.0] * len(vocabulary.specials) + [0.0] * len(byte_tokens(vocabulary.method))
+        between = [0.0] * bool(vocabulary.beyond)
+        given = vocabulary.scores
+        scores = [*first, *given[:n_learned], *between, *given[n_learned:]]
         return {
             "type": kind,
             "unk_id": ids[unknown],
@@ -100,7 +161,7 @@ def model_section(vocabulary: Vocabulary) -> dict[str, Any]:
             "type": kind,
             "unk_token": unknown,
             "continuing_subword_prefix": CONTINUATION,
-            "max_input_chars_per_word": MAX_TOKEN,
+            "max_input_chars_per_word": 100 if vocabulary.method in WORDPIECE else MAX_TOKEN,
             "vocab": ids,
         }
     if kind == "WordLevel":
@@ -111,7 +172,7 @@ def model_section(vocabulary: Vocabulary) -> dict[str, Any]:
         "unk_token": unknown,
         "continuing_subword_prefix": None,
         "end_of_word_suffix": None,
-        "fuse_unk": False,
+        "fuse_unk": vocabulary.method in SENTENCEPIECE,
         "byte_fallback": fallback,
         "ignore_merges": False,
         "vocab": ids,
@@ -125,20 +186,31 @@ def from_json(text: str | bytes) -> tuple[Vocabulary, str]:
     found: Any = document.get("model")
     require(isinstance(found, dict), "has no model section")
     cut, kind = document.get("pre_tokenizer"), found.get("type")
-    method = next((m for m in METHODS if (METHODS[m].model, pre_tokenizer(m)) == (kind, cut)), "")
+    charsmap = charsmap_of(document.get("normalizer"))
+    parts = kind, cut, document.get("normalizer")
+
+    def made(method: str) -> tuple[Any, ...]:
+        bare = Vocabulary(method, charsmap=charsmap)
+        return METHODS[method].model, pre_tokenizer(method), normalizer(bare)
+
+    method = next((method for method in METHODS if made(method) == parts), "")
     require(bool(method), f"{FOREIGN}: model {shown(kind)} with this pre_tokenizer")
     tokens, scores = tokens_of(found.get("vocab"))
     require(
-        bool(scores) == (method == "unigram"), "has a vocabulary of another kind than its model"
+        bool(scores) == (METHODS[method].model == "Unigram"),
+        "has a vocabulary of another kind than its model",
     )
     tags = tuple(itertools.takewhile(TAG.fullmatch, tokens[len(SPECIALS) :]))
     first = len(SPECIALS) + len(tags) + len(byte_tokens(method))
+    last = tokens.index(ABSENT) if ABSENT in tokens else len(tokens)
     vocabulary = Vocabulary(
         method,
-        learned=tuple(tokens[first:]),
+        learned=tuple(tokens[first:last]),
         merges=tuple(merges_of(found.get("merges", []))),
-        scores=tuple(scores[first:]),
+        scores=(*scores[first:last], *scores[last + 1 :]),
         tags=tags,
+        beyond=tuple(tokens[last + 1 :]),
+        charsmap=charsmap,
     )
     check_learned(vocabulary)
     ours = to_json(vocabulary)
@@ -149,8 +221,8 @@ def from_json(text: str | bytes) -> tuple[Vocabulary, str]:
 
 def check_learned(vocabulary: Vocabulary) -> None:
     """Merges join learned tokens into learned tokens, never into special ones; bytes are bytes."""
-    plain = set(vocabulary.learned)
-    if vocabulary.method == "bytes":
+    plain = {*vocabulary.learned, *vocabulary.beyond}
+    if vocabulary.method in BYTE_LEVEL:
         plain |= BYTE_ALPHABET.keys()
         require(
             BYTE_ALPHABET.keys() >= set().union(*plain), "has tokens that are not spelled in bytes"
@@ -191,7 +263,7 @@ def tokens_of(vocab: Any) -> tuple[list[str], list[float]]:
     else:
         raise TokenizerError("The tokenizer has no tokens with ids that count from 0.", ADVICE)
     for token in tokens:
-        if not isinstance(token, str) or not 0 < len(token) <= MAX_TOKEN or SURROGATE.search(token):
+        if not isinstance(token, str) or not 0 < len(token) <= MAX_NAME or SURROGATE.search(token):
             raise TokenizerError(
                 f"The tokenizer has a token that cannot be one: {shown(token)}.", ADVICE
             )

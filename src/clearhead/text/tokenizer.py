@@ -3,6 +3,7 @@
 Ids become text as they arrive (streaming), and long text is cut where a person would pause.
 """
 
+import base64
 import codecs
 import hashlib
 import os
@@ -14,17 +15,22 @@ from itertools import pairwise
 from random import Random
 
 from tokenizers import Tokenizer as Rust
+from tokenizers.pre_tokenizers import Metaspace
 
 from clearhead.config import TokenizerConfig
 from clearhead.errors import ConfigError, TextError, TokenizerError
 from clearhead.text.document import ADVICE, MAX_BYTES, from_json, to_json
 from clearhead.text.learn import LEARNERS, CountedTexts
+from clearhead.text.sentencepiece import Normaliser
 from clearhead.text.vocabulary import (
+    ABSENT,
     BOT,
     END,
     MASK,
     METHODS,
     PAD,
+    SENTENCEPIECE,
+    SPACE_MARK,
     START,
     UNKNOWN,
     USER,
@@ -123,10 +129,22 @@ class Tokenizer:
         with panics_refused():
             self.rust = Rust.from_str(self.json)
         self.rust.encode_special_tokens = True
+        self.normalise: Normaliser | None = None
+        if vocabulary.method in SENTENCEPIECE:
+            # ours is exact where that of the Rust library, which goes by graphemes, is not
+            self.normalise = Normaliser(base64.b64decode(vocabulary.charsmap))
+            self.rust.normalizer = None
+            self.rust.pre_tokenizer = Metaspace(prepend_scheme="never")
 
     @classmethod
     def learn(cls, texts: Iterable[str], config: TokenizerConfig) -> "Tokenizer":
         """Tokens learned from a stream of texts."""
+        if config.method not in LEARNERS:
+            raise ConfigError(
+                f'tokenizer.method = "{config.method}" comes with imported models and is not '
+                "learned here.",
+                f"Use one of: {', '.join(LEARNERS)}.",
+            )
         with panics_refused():
             tokenizer = cls(LEARNERS[config.method](CountedTexts(texts, config)))
         if len(tokenizer.json.encode()) > MAX_BYTES:
@@ -152,6 +170,8 @@ class Tokenizer:
 
     def encode_inside(self, text: str) -> list[int]:
         """The ids of a text that stands right after another character, with no space before it."""
+        if self.normalise:
+            return self.found([self.normalise(text)])[0]
         return self.encode(f"({text}")[len(self.encode("(")) :]
 
     def encode_batch(
@@ -161,11 +181,46 @@ class Tokenizer:
         for text in texts:
             refuse_surrogates(text)
         if not dropout:
-            with panics_refused():
-                found = self.rust.encode_batch_fast(list(texts), add_special_tokens=False)
-            return [encoded.ids for encoded in found]
+            return self.found([self.marked(text) for text in texts] if self.normalise else texts)
         random = Random(seed)  # noqa: S311
         return [list(self.merges.encode(self.words(text), dropout, random)) for text in texts]
+
+    def marked(self, text: str) -> str:
+        """The text as SentencePiece cuts it, with a mark for the space before it."""
+        assert self.normalise is not None, "only SentencePiece is asked"
+        return f"{SPACE_MARK}{normal}" if (normal := self.normalise(text)) else ""
+
+    def found(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens that are found in texts; those that the model does not have are unknown."""
+        with panics_refused():
+            rows = [
+                row.ids
+                for row in self.rust.encode_batch_fast(list(texts), add_special_tokens=False)
+            ]
+        if self.normalise:
+            return [self.known(*pair) for pair in zip(texts, rows, strict=True)]
+        return rows
+
+    def known(self, text: str, ids: list[int]) -> list[int]:
+        """Ids of SentencePiece as those of the model, which may lack pieces and have others."""
+        if UNKNOWN in ids:
+            found = self.rust.encode(text, add_special_tokens=False)
+            spans = zip(found.ids, found.offsets, strict=True)
+            ids = [
+                self.absent.get(text[begin:end], token) if token == UNKNOWN else token
+                for token, (begin, end) in spans
+            ]
+        return [token if token < self.vocab_size else UNKNOWN for token in ids]
+
+    @cached_property
+    def absent(self) -> Mapping[str, int]:
+        """Tokens that SentencePiece does not know; what it cannot cut may be one of them."""
+        tokens = enumerate(self.vocabulary.tokens)
+        return {token[1:]: number for number, token in tokens if token.startswith(ABSENT)}
+
+    def reading(self, ids: Iterable[int]) -> list[int]:
+        """What an encoder reads: the ids and an end; after a start, if the method asks for one."""
+        return [*[START] * METHODS[self.vocabulary.method].opens, *ids, END]
 
     @cached_property
     def merges(self) -> Merges:

@@ -30,6 +30,9 @@ CHARACTERS = r"[\s\S]"
 
 CONTINUATION = "##"
 
+SPACE_MARK, ABSENT = "▁", "\0"
+"""SentencePiece's space; and what stands before tokens that no text is cut into."""
+
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -45,6 +48,10 @@ class Method:
     """A space is put before the text, so that a word is the same token wherever it stands."""
     fallback: bool = False
     """Characters outside the vocabulary are spelled in bytes, so nothing is unknown."""
+    is_foreign: bool = False
+    """It is learned elsewhere, and comes with an imported model."""
+    opens: bool = False
+    """An encoder reads a start token before the text, as BERT does."""
 
 
 METHODS = {
@@ -54,7 +61,17 @@ METHODS = {
     "wordpiece": Method("WordPiece"),
     "words": Method("WordLevel"),
     "characters": Method("WordLevel", pattern=CHARACTERS, spaced=False),
+    "bert": Method("WordPiece", is_foreign=True, opens=True),
+    "bert-cased": Method("WordPiece", is_foreign=True, opens=True),
+    "gpt2": Method("BPE", spaced=False, is_foreign=True),
+    "sentencepiece": Method("Unigram", is_foreign=True),
+    "sentencepiece-bpe": Method("BPE", is_foreign=True),
 }
+BYTE_LEVEL = ("bytes", "gpt2")
+"""Methods whose tokens are bytes."""
+SENTENCEPIECE = ("sentencepiece", "sentencepiece-bpe")
+WORDPIECE = ("bert", "bert-cased")
+"""Methods of BERT: words without spaces; the first has small letters without accents only."""
 
 PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 HIDDEN = [byte for byte in range(0x100) if byte not in PRINTABLE]
@@ -74,6 +91,10 @@ class Vocabulary:
     scores: tuple[float, ...] = ()
     tags: tuple[str, ...] = ()
     """Special tokens of languages (`<2de>`), which earlier versions reserved and nothing uses."""
+    beyond: tuple[str, ...] = ()
+    """Pieces that text is cut into and that the model does not have: they are unknown to it."""
+    charsmap: str = ""
+    """What SentencePiece makes of characters before it cuts, in base64."""
 
     @property
     def specials(self) -> list[str]:
@@ -89,17 +110,23 @@ class Vocabulary:
     def table(self) -> list[bytes]:
         """The bytes of each token; special ones have none."""
         fallback = [bytes([byte]) for byte in range(0x100)] if byte_tokens(self.method) else []
-        mark = CONTINUATION if self.method == "wordpiece" else ""
-        if self.method == "bytes":
-            learned = [bytes(map(BYTE_ALPHABET.__getitem__, token)) for token in self.learned]
-        else:
-            learned = [token.removeprefix(mark).encode() for token in self.learned]
-        return [*(b"" for _ in self.specials), *fallback, *learned]
+        return [*(b"" for _ in self.specials), *fallback, *map(self.spelling, self.learned)]
+
+    def spelling(self, token: str) -> bytes:
+        """What a learned token adds to a text, a space before a word included."""
+        if self.method in BYTE_LEVEL:
+            return bytes(map(BYTE_ALPHABET.__getitem__, token))
+        if self.method in SENTENCEPIECE:
+            return token.removeprefix(ABSENT).replace(SPACE_MARK, " ").encode()
+        if self.method in WORDPIECE and not token.startswith(CONTINUATION):
+            return f" {token}".encode()
+        mark = CONTINUATION if METHODS[self.method].model == "WordPiece" else ""
+        return token.removeprefix(mark).encode()
 
 
 def byte_tokens(method: str) -> list[str]:
     """The tokens that stand for the bytes from 0 to 255, if the method has them."""
-    if method == "bytes":
+    if method in BYTE_LEVEL:
         return sorted(BYTE_ALPHABET, key=BYTE_ALPHABET.__getitem__)
     return [f"<0x{byte:02X}>" for byte in range(0x100)] if METHODS[method].fallback else []
 

@@ -1,0 +1,36 @@
+"""Models from elsewhere in, models of ours out, each with a certificate that they are the same."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from clearhead.errors import ExchangeError
+from clearhead.exchange.certificate import Certificate
+from clearhead.exchange.foreign import Foreign, settle
+from clearhead.exchange.hugging_face import is_hugging_face, read_hugging_face, write_hugging_face
+
+SOURCES: dict[str, tuple[Callable[[Path], bool], Callable[[Path], Foreign]]] = {
+    "a Hugging Face folder": (is_hugging_face, read_hugging_face),
+}
+"""What can be brought in: how it is recognised, and how it is read."""
+FORMATS: dict[str, Callable[..., Certificate]] = {
+    "hf": write_hugging_face,
+}
+"""What can be taken out: each writes a run folder's model into a new folder."""
+
+
+def import_model(source: str | Path, into: str | Path) -> Certificate:
+    """Make a run of a model from elsewhere; nothing is downloaded and nothing in it is run."""
+    path = Path(source)
+    for is_source, read in SOURCES.values():
+        if is_source(path):
+            return settle(read(path), Path(into))
+    raise ExchangeError(
+        f"{path} is {'nothing' if path.exists() else 'not there: nothing'} that can be brought in.",
+        f"There are: {', '.join(SOURCES)}.",
+    )
+
+
+def export_model(run: str | Path, to: str, into: str | Path, **options: Any) -> Certificate:
+    """Write the model of a run in another format, into a folder that is not there yet."""
+    return FORMATS[to](Path(run), Path(into), **options)

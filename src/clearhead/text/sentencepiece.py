@@ -1,0 +1,217 @@
+"""SentencePiece model files, read without trust, and their normalisation, done exactly.
+
+The file is a protocol buffer; of its fields we read those that shape a segmentation, and refuse
+what we do not know. Its character map is data (a trie of strings and what they become), no program.
+"""
+
+import base64
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from clearhead.errors import TokenizerError, shown
+from clearhead.text.vocabulary import ABSENT, SPACE_MARK, SURROGATE, Vocabulary
+
+ADVICE = "Take the SentencePiece model that was written with the model."
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+"""What a piece is for."""
+METHODS = {1: "sentencepiece", 2: "sentencepiece-bpe"}
+"""The kinds of models that we know, by their numbers: unigram and BPE."""
+MAX_PIECES, MAX_PIECE = 1_000_000, 256
+MAX_KEY, MAX_KNOWN = 32, 100_000
+"""Characters of the longest string of a character map, and how many lookups are remembered."""
+
+
+@dataclass(frozen=True)
+class SentencePiece:
+    """What a model file says: its pieces with their scores, and how text is normalised."""
+
+    method: str
+    pieces: tuple[str, ...]
+    scores: tuple[float, ...]
+    kinds: tuple[int, ...]
+    charsmap: bytes
+
+    @classmethod
+    def read(cls, content: bytes) -> "SentencePiece":
+        """The model in a file; what would make it cut text in a way unknown here is refused."""
+        found: list[tuple[str, float, int]] = []
+        trainer: dict[int, Any] = {}
+        normaliser: dict[int, Any] = {}
+        for number, value in fields(content):
+            if number == 1:
+                found.append(piece_of(value))
+                require(len(found) <= MAX_PIECES, f"has more than {MAX_PIECES:,} pieces")
+            elif number in (2, 3):
+                (trainer if number == 2 else normaliser).update(fields(value))
+        method = METHODS.get(trainer.get(3, 1), "")
+        require(bool(found), "holds no pieces")
+        require(bool(method), f"is of kind {trainer.get(3)}, and unigram (1) and BPE (2) are known")
+        for holds, what in (
+            (not trainer.get(24), "puts white space at the end of words"),
+            (normaliser.get(3, 1), "puts no space before the text"),
+            (normaliser.get(4, 1), "keeps runs of spaces"),
+            (normaliser.get(5, 1), "does not mark spaces"),
+            (all(kind <= UNUSED for *_, kind in found), "spells unknown characters in bytes"),
+            (all(kind != USER_DEFINED for *_, kind in found), "has symbols defined by a user"),
+            (all(SPACE_MARK not in each[1:] for each, *_ in found), "has pieces of several words"),
+        ):
+            require(bool(holds), what)
+        pieces, scores, kinds = zip(*found, strict=True)
+        require(len(set(pieces)) == len(pieces), "has the same piece twice")
+        charsmap = normaliser.get(2, b"")
+        Normaliser(charsmap)
+        return cls(method, pieces, scores, kinds, charsmap)
+
+    def vocabulary(self, tokens: list[str]) -> Vocabulary:
+        """How this model cuts text, with ids as in a list of tokens.
+
+        Such a list may lack pieces, which are unknown then, and may hold tokens that this model
+        never makes (those of the other language), which stand there under a name that no text has.
+        """
+        normal = {
+            piece: score
+            for piece, score, kind in zip(self.pieces, self.scores, self.kinds, strict=True)
+            if kind == NORMAL
+        }
+        listed = set(tokens)
+        learned = tuple(token if token in normal else ABSENT + token for token in tokens)
+        beyond = tuple(piece for piece in normal if piece not in listed)
+        names = [*learned, *beyond]
+        unigram = self.method == "sentencepiece"
+        return Vocabulary(
+            self.method,
+            learned=learned,
+            beyond=beyond,
+            scores=tuple(min(normal.get(name, 0.0), 0.0) for name in names) if unigram else (),
+            merges=() if unigram else tuple(merges(normal)),
+            charsmap=base64.b64encode(self.charsmap).decode(),
+        )
+
+
+def merges(scores: dict[str, float]) -> Iterator[tuple[str, str]]:
+    """The pairs that become a piece, the best piece first, as BPE of SentencePiece joins them."""
+    for piece in sorted(scores, key=lambda each: -scores[each]):
+        for cut in range(1, len(piece)):
+            if piece[:cut] in scores and piece[cut:] in scores:
+                yield piece[:cut], piece[cut:]
+
+
+def fields(content: bytes) -> Iterator[tuple[int, Any]]:
+    """The fields of a protocol buffer by their numbers: integers, floats and bytes."""
+    place = 0
+
+    def varint() -> int:
+        nonlocal place
+        number = 0
+        for shift in range(0, 70, 7):
+            require(place < len(content), "is cut off")
+            byte, place = content[place], place + 1
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number
+        raise TokenizerError("The SentencePiece model has a number that never ends.", ADVICE)
+
+    while place < len(content):
+        key = varint()
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            yield number, varint()
+            continue
+        require(wire in (1, 2, 5), f"holds a field of type {wire}, which is no SentencePiece model")
+        length = varint() if wire == 2 else {1: 8, 5: 4}[wire]
+        require(place + length <= len(content), "is cut off")
+        value, place = content[place : place + length], place + length
+        yield number, struct.unpack("<f", value)[0] if wire == 5 else value
+
+
+def piece_of(content: Any) -> tuple[str, float, int]:
+    require(isinstance(content, bytes), "has a piece that is a number")
+    found = {1: b"", 2: 0.0, 3: NORMAL, **dict(fields(content))}
+    try:
+        piece = found[1].decode()
+    except (UnicodeDecodeError, AttributeError):
+        raise TokenizerError(
+            "The SentencePiece model has a piece that is no text.", ADVICE
+        ) from None
+    fits = 0 < len(piece) <= MAX_PIECE and "\0" not in piece and not SURROGATE.search(piece)
+    require(fits, f"has a piece that cannot be one: {shown(piece)}")
+    is_score = type(found[2]) is float and -1e9 < found[2] < 1e9
+    require(is_score and type(found[3]) is int, f"has no score or kind for {shown(piece)}")
+    return piece, found[2], found[3]
+
+
+class Normaliser:
+    """Text as SentencePiece sees it: characters mapped, longest match first; spaces single.
+
+    The map is a double-array trie (Darts) of UTF-8, then the replacements, each ended by a zero. It
+    is walked as far as a text asks, and never outside itself.
+    """
+
+    def __init__(self, charsmap: bytes) -> None:
+        size = int.from_bytes(charsmap[:4], "little")
+        fits = not charsmap or (0 < size <= len(charsmap) - 4 and size % 4 == 0)
+        require(fits, "has a character map that is cut off")
+        self.units = memoryview(charsmap)[4 : 4 + size].cast("I")
+        self.replacements = charsmap[4 + size :]
+        self.known: dict[str, tuple[int, str | None] | None] = {"": (0, None)}
+        if charsmap:
+            self.known[""] = (offset(self.units[0]), None)
+        self.ascii = {code: self.map(chr(code)) for code in range(128)}
+
+    def __call__(self, text: str) -> str:
+        mapped = text.translate(self.ascii) if text.isascii() else self.map(text)
+        return re.sub(" +", " ", mapped.replace(ABSENT, "")).strip(" ")
+
+    def map(self, text: str) -> str:
+        parts, place = list[str](), 0
+        while place < len(text):
+            best, n_read = text[place], 1
+            for end in range(place + 1, min(place + MAX_KEY, len(text)) + 1):
+                node = self.node(text[place:end])
+                if node is None:
+                    break
+                if node[1] is not None:
+                    best, n_read = node[1], end - place
+            parts.append(best)
+            place += n_read
+        return "".join(parts)
+
+    def node(self, key: str) -> tuple[int, str | None] | None:
+        """Where the trie stands after a key, and what this becomes; None: no string begins so."""
+        if key not in self.known:
+            before = self.node(key[:-1])
+            if len(self.known) > MAX_KNOWN:
+                self.known = {"": self.known[""]}
+            self.known[key] = None if before is None else self.walk(before[0], key[-1])
+        return self.known[key]
+
+    def walk(self, place: int, character: str) -> tuple[int, str | None] | None:
+        unit = 0
+        for byte in character.encode():
+            place ^= byte
+            if place >= len(self.units):
+                return None
+            unit = self.units[place]
+            if unit & (1 << 31 | 0xFF) != byte:
+                return None
+            place ^= offset(unit)
+        return place, self.replacement(place) if unit >> 8 & 1 else None
+
+    def replacement(self, leaf: int) -> str:
+        start = self.units[leaf] & 0x7FFFFFFF if leaf < len(self.units) else -1
+        end = self.replacements.find(b"\0", start) if start >= 0 else -1
+        require(end >= 0, "has a character map that points outside itself")
+        return self.replacements[start:end].decode(errors="replace")
+
+
+def offset(unit: int) -> int:
+    """How far from a cell of the trie its children lie."""
+    return unit >> 10 << ((unit & 1 << 9) >> 6)
+
+
+def require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise TokenizerError(f"The SentencePiece model {otherwise}.", ADVICE)
