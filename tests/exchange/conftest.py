@@ -51,7 +51,10 @@ MARIAN = {
 
 
 def wordpieces() -> list[str]:
-    letters = sorted({letter for word in WORDS for letter in word} | set("abcdefghijklmnopqrstuvwxyz0123456789,.!?"))
+    letters = sorted(
+        {letter for word in WORDS for letter in word}
+        | set("abcdefghijklmnopqrstuvwxyz0123456789,.!?")
+    )
     pieces = [*letters, *(f"##{letter}" for letter in letters), *WORDS]
     return ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *dict.fromkeys(pieces)]
 
@@ -70,14 +73,18 @@ def save_gpt2_tokenizer(folder: Path) -> int:
     from transformers import GPT2Tokenizer
 
     learner = ByteLevelBPETokenizer()
-    learner.train_from_iterator(LINES, vocab_size=330, special_tokens=["<|endoftext|>"], show_progress=False)
+    learner.train_from_iterator(
+        LINES, vocab_size=330, special_tokens=["<|endoftext|>"], show_progress=False
+    )
     learner.save_model(str(folder))
     tokenizer = GPT2Tokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
     tokenizer.save_pretrained(folder)
     return len(tokenizer)
 
 
-def save_marian_tokenizer(folder: Path, separate: bool = False, pieces: str = "unigram") -> list[int]:
+def save_marian_tokenizer(
+    folder: Path, separate: bool = False, pieces: str = "unigram"
+) -> list[int]:
     import sentencepiece
     from transformers import MarianTokenizer
 
@@ -99,7 +106,9 @@ def save_marian_tokenizer(folder: Path, separate: bool = False, pieces: str = "u
 
     def written(name: str, found: list[str]) -> int:
         tokens = ["</s>", "<unk>", *dict.fromkeys(found), "<pad>"]
-        (folder / name).write_text(json.dumps({token: number for number, token in enumerate(tokens)}))
+        (folder / name).write_text(
+            json.dumps({token: number for number, token in enumerate(tokens)})
+        )
         return len(tokens)
 
     sizes = (
@@ -128,7 +137,11 @@ def make(kind: str, folder: Path, **changes: Any) -> Any:
     tokenizer = {key: changes.pop(key) for key in ("lower", "separate", "pieces") if key in changes}
     if kind.startswith("Marian"):
         sizes = save_marian_tokenizer(folder, **tokenizer)
-        own = {} if len(sizes) == 1 else {"decoder_vocab_size": sizes[1], "share_encoder_decoder_embeddings": False}
+        own = (
+            {}
+            if len(sizes) == 1
+            else {"decoder_vocab_size": sizes[1], "share_encoder_decoder_embeddings": False}
+        )
         shape = {**MARIAN, "vocab_size": sizes[0], "pad_token_id": sizes[-1] - 1, **own}
         shape["decoder_start_token_id"] = sizes[-1] - 1
         config = transformers.MarianConfig(**{**shape, **changes})
@@ -147,7 +160,7 @@ def make(kind: str, folder: Path, **changes: Any) -> Any:
         config = made(**{**shape, "vocab_size": n, **changes})
     model = getattr(transformers, kind)(config).eval()
     with torch.no_grad():
-        for name, weight in model.named_parameters():
+        for weight in model.parameters():
             if weight.dim() == 1:
                 weight += 0.3 * torch.randn_like(weight)
         if hasattr(model, "final_logits_bias"):

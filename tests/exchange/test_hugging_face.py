@@ -27,7 +27,11 @@ SHAPES = {
     "Marian with BPE": ("MarianMTModel", {"pieces": "bpe", "activation_function": "relu"}),
     "Marian with two vocabularies": ("MarianMTModel", {"separate": True}),
 }
-TEXTS = ["A man rides a bike, and sings!", "Zwei Hunde schlafen.", "how far is it ? 42 ünïcode 東京"]
+TEXTS = [
+    "A man rides a bike, and sings!",
+    "Zwei Hunde schlafen.",
+    "how far is it ? 42 ünïcode 東京",
+]
 
 
 @pytest.fixture(scope="module", params=SHAPES)
@@ -103,7 +107,9 @@ def test_transformers_reads_what_was_exported_with_its_tokenizer(brought, tmp_pa
     read = tokenizer(TEXTS[0], return_tensors="pt")
     lexicon = read_lexicon(folder, opened(folder).kind)
     own = lexicon.tokenizers[0]
-    expected = own.reading(own.encode(TEXTS[0])) if run.config().model.reads else own.encode(TEXTS[0])
+    expected = (
+        own.reading(own.encode(TEXTS[0])) if run.config().model.reads else own.encode(TEXTS[0])
+    )
     assert read.input_ids[0].tolist() == theirs(lexicon.orders[0], expected)
     more = {"decoder_input_ids": read.input_ids[:, :3]} if other.config.is_encoder_decoder else {}
     with torch.inference_mode():

@@ -124,6 +124,7 @@ def bert_config(model: ModelConfig) -> Given:
 
 
 READS: Given = {
+    "architecture": "transformer",
     "family": "encoder",
     "norm": "post",
     "positions": "learned",
@@ -370,6 +371,7 @@ LAYOUTS = {
         tied={"lm_head.weight": "transformer.wte.weight"},
         unused=re.compile(r"transformer\.h\.\d+\.attn\.(bias|masked_bias)"),
         fixed={
+            "architecture": "transformer",
             "family": "decoder",
             "norm": "pre",
             "positions": "learned",
@@ -393,6 +395,7 @@ LAYOUTS = {
         },
         unused=re.compile(r"model\.(encoder|decoder)\.embed_positions\.weight"),
         fixed={
+            "architecture": "transformer",
             "family": "encoder-decoder",
             "norm": "post",
             "norm_eps": 1e-5,

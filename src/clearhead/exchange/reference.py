@@ -87,7 +87,7 @@ class Reference:
     def __init__(self, folder: Path, architecture: str, lexicon: Lexicon, by_token: bool) -> None:
         import transformers
 
-        transformers.utils.logging.disable_progress_bar()
+        transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         options = {"local_files_only": True}
         kind = getattr(transformers, architecture)
         with warnings.catch_warnings():
