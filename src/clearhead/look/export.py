@@ -13,9 +13,10 @@ from torch import Tensor
 
 from clearhead.look.edits import change
 from clearhead.look.labelled import axes_of
+from clearhead.look.reasons import removal
 from clearhead.look.replay import Guess, Replay
 from clearhead.look.search import SearchTree
-from clearhead.look.words import word_places
+from clearhead.look.words import word_places, word_texts
 from clearhead.tensors import tensor_bytes
 
 SHAPE = (
@@ -36,7 +37,9 @@ FOR_PAGE = ("q", "k", "v", "scores", "pattern", "z", *STRIPS)
 """What a page is always given; scaled and masked it computes from these."""
 FOR_SMALL_PAGE = ("embedded", "add", "norm")
 """What it is given as well where all of it takes no more than so many bytes."""
-SMALL = 1_300_000
+FOR_TOUR = ("embedded", "add", "norm", "pre")
+"""What it is given of the first layer in any case: the tour calculates with that layer."""
+SMALL = 1_600_000
 N_UNITS = 12
 """Feed-forward units told of at each position."""
 
@@ -52,16 +55,29 @@ def tensors(look: Replay, whole: bool = False) -> Arrays:
     }
     if look.film:
         found |= {f"film.{path}": frames for path, frames in look.film.patterns.items()}
-    more = found | tensors_named(look, FOR_SMALL_PAGE)
+    tour = tensors_of_tour(look)
+    more = found | tensors_named(look, FOR_SMALL_PAGE) | tour
     if sum(values.nbytes for values in more.values()) <= SMALL:
         return more | norm_weights(look)
     strips = tensors_named(look, STRIPS)
-    return found | {path: values.astype(np.float16) for path, values in strips.items()}
+    return found | {path: values.astype(np.float16) for path, values in strips.items()} | tour
 
 
-def tensors_named(look: Replay, names: Sequence[str]) -> Arrays:
+def tensors_named(look: Replay, names: Sequence[str], within: str = "") -> Arrays:
     paths = [path for path in look.seen if path.rpartition(".")[2] in names]
-    return {path: array(look.seen[path]) for path in paths}
+    return {path: array(look.seen[path]) for path in paths if path.startswith(within)}
+
+
+def tensors_of_tour(look: Replay) -> Arrays:
+    """The first layer whole, and what each of its heads adds: there a visitor may try things."""
+    first = sublayers(look)[0][0]
+    stack, layer = first.split(".")[0], first.rpartition(".")[0]
+    weights = {
+        path: each for path, each in norm_weights(look).items() if path.startswith(f"{layer}.")
+    }
+    entering = tensors_named(look, FOR_TOUR[:1], f"{stack}.")
+    within = tensors_named(look, FOR_TOUR, f"{layer}.")
+    return entering | within | weights | {f"{first}.head_outputs": array(look.head_outputs(first))}
 
 
 def array(values: Tensor) -> np.ndarray:
@@ -166,6 +182,7 @@ def special(look: Replay) -> dict[str, Any]:
     if look.classes:
         found["classes"] = [{"label": each.text, **guess(each)} for each in look.verdict]
         found["several"] = look.several
+        found["removal"] = without_words(look)
     elif look.family == "encoder":
         told = steps(look, look.gaps)
         found["gaps"] = [{"row": row, **step} for row, step in zip(look.gaps, told, strict=True)]
@@ -177,6 +194,17 @@ def special(look: Replay) -> dict[str, Any]:
         texts = {side: look.spell(ids) for side, ids in vars(look.film.probe).items()}
         found["film"] = {"steps": list(look.film.steps), "loss": list(look.film.losses), **texts}
     return found
+
+
+def without_words(look: Replay) -> list[dict[str, Any]]:
+    """For each word of a classified text, how likely the verdict would be without it."""
+    lost = removal(look, [0], "source")[0].tolist()
+    sure = look.verdict[0].prob
+    words = zip(word_texts(look.source), word_places(look.source), lost, strict=True)
+    return [
+        {"text": text, "places": places, "prob": round(sure * math.exp(-less), 6)}
+        for text, places, less in words
+    ]
 
 
 def model(look: Replay) -> dict[str, Any]:

@@ -28,12 +28,15 @@ export class Attention {
     this.keys = trace.tokens(node.keys);
     this.rowLabels = rowLabels(this.queries);
     this.columnLabels = labels(this.keys);
+    this.rowWords = this.queries.map((_, i) => this.says(i).word ?? null);
+    this.columnWords = this.keys.map((token) => token.word ?? null);
   }
 
   /** Values of all cells with their names, as a matrix draws them; the selected cell is marked. */
   sheet(values, { q, k }) {
-    const { nq: rows, nk: columns, rowLabels: names, columnLabels } = this;
-    return { values, rows, columns, rowLabels: names, columnLabels, at: { row: q, column: k } };
+    const { nq: rows, nk: columns, rowWords, columnWords, columnLabels } = this;
+    const names = { rowLabels: this.rowLabels, columnLabels, rowWords, columnWords };
+    return { values, rows, columns, ...names, at: { row: q, column: k } };
   }
 
   /** The same as a table. */
@@ -150,6 +153,39 @@ export class Attention {
     };
   }
 
+  /** The head that is most decided between words: where a visitor sees something at once. */
+  clearest() {
+    const heads = Array.from({ length: this.nHeads }, (_, head) => this.strongest(head).w);
+    return Math.max(0, heads.indexOf(Math.max(...heads)));
+  }
+
+  /**
+   * The strongest cell of a head, or of a row of it; of all rows, those of longer words come first,
+   * special tokens and looking at oneself last.
+   */
+  strongest(head, row = null) {
+    const weights = this.weights(head);
+    const own = this.node.queries === this.node.keys;
+    let best = { q: row ?? 0, k: 0, w: -1, rank: -1 };
+    for (let q = row ?? 0; q <= (row ?? this.nq - 1); q++)
+      for (let k = 0; k < this.nk; k++) {
+        const w = weights[q * this.nk + k];
+        const dull = this.keys[k]?.special || (own && q === k) || this.says(q)?.special;
+        const brief = row === null && (this.says(q)?.text.length ?? 0) < 5;
+        const rank = w * (dull && row === null ? 0.01 : 1) * (brief ? 0.6 : 1);
+        if (rank > best.rank) best = { q, k, w: dull ? w / 100 : w, rank };
+      }
+    return best;
+  }
+
+  /** The token that a row is about: what it reads, or in a decoder what it writes. */
+  says(q) {
+    const token = this.queries[q];
+    return token?.predicts === undefined
+      ? token
+      : { text: token.predicts, special: token.predicts_special, word: token.predicts_word };
+  }
+
   /** The head's output for query i: Σ weight × v, recomputed, beside the model's z. */
   mixture(head, i, weights = this.weights(head)) {
     const width = this.vectors("v", head, 0).length,
@@ -259,7 +295,7 @@ function through(step, before) {
   return { data, rows, columns };
 }
 
-function softmax(values, rows, columns) {
+export function softmax(values, rows, columns) {
   const made = new Float32Array(values.length);
   for (let i = 0; i < rows; i++) {
     const row = values.subarray(i * columns, (i + 1) * columns),

@@ -81,3 +81,9 @@ export function shade(value, [low, high]) {
   const place = Math.round((255 * (value - low)) / (high - low));
   return Number.isNaN(place) ? 0 : Math.min(255, Math.max(0, place));
 }
+
+/** A colour of its own for each of some words: equally light and strong, neighbours far apart. */
+export function tint(place) {
+  const hue = (262 + 137.5 * place) % 360;
+  return `rgb(${srgb(dark() ? 0.76 : 0.56, 0.125, hue).join(" ")})`;
+}

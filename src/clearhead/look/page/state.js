@@ -4,19 +4,20 @@
  */
 
 export const DEFAULTS = Object.freeze({
-  view: "attention",
-  // a cell of attention
+  view: "",
+  stop: "",
+  // a cell of attention; -1 is the strongest
   block: "",
-  head: 0,
-  q: 0,
-  k: 0,
+  head: -1,
+  q: -1,
+  k: -1,
   stage: 4,
   // switched off: what softmax would say without
   scale: true,
   mask: true,
-  // a number of a token's vector
+  // the chosen word, and a number of its vector
   segment: "",
-  pos: 0,
+  pos: -1,
   dim: 0,
   // a layer; heads together; the order of heads
   layer: "",
@@ -70,8 +71,9 @@ function valueOf(text, type) {
  * it in memory.
  */
 export class State {
-  constructor(fit) {
+  constructor(fit, link) {
     this.fit = fit; // puts a selection within what there is
+    this.link = link; // what else changes with a change
     this.listeners = [];
     this.hovers = [];
     this.hover = null;
@@ -86,7 +88,7 @@ export class State {
    */
   set(changes, { push = false } = {}) {
     const before = this.now;
-    this.now = this.fit({ ...before, ...changes });
+    this.now = this.fit({ ...before, ...this.link(before, changes) });
     const address = written(this.now);
     if (address === written(before)) return;
     if (this.addressed) this.write(address, push);

@@ -1,17 +1,14 @@
-/** Tokens as people read them. */
+/** Tokens, layers and heads as people read them. */
 
 import { bdi, h } from "./dom.js";
 
 const LONGEST = 24;
+const SPECIAL = { "<s>": "start", "</s>": "end", "<pad>": "padding", "<mask>": "gap" };
 
-/**
- * A token's text: the mark of a leading space is left out, the middle of a word begins with a dot.
- */
-export function text(token, before) {
-  const plain = bare(token.text);
-  const inside =
-    before && token.word !== null && token.word !== undefined && token.word === before.word;
-  return (inside ? "·" : "") + short(plain === "" ? "␣" : plain);
+/** A token's text: the mark of a leading space is left out, special tokens have a plain name. */
+export function text(token) {
+  const plain = (token.special && SPECIAL[token.text]) || bare(token.text);
+  return short(plain === "" ? "␣" : plain);
 }
 
 export function bare(raw) {
@@ -25,15 +22,38 @@ export function short(plain, longest = LONGEST) {
     : plain;
 }
 
-export function labels(tokens) {
-  return tokens.map((token, i) => text(token, tokens[i - 1]));
+/** A token that might have been said; its text alone tells whether it is a special one. */
+export function guessed(guess) {
+  return text({ text: guess.text, special: Object.hasOwn(SPECIAL, guess.text) });
 }
 
-/** Decoder rows are named by what goes in and what it predicts: "house → is". */
+export function labels(tokens) {
+  return tokens.map(text);
+}
+
+/** What a token of the decoder predicts, as a token. */
+export function predicted(token) {
+  return {
+    id: token.predicts_id,
+    text: token.predicts,
+    word: token.predicts_word,
+    special: token.predicts_special,
+  };
+}
+
+/** A row of a decoder is named by what it writes, any other by what it reads. */
+export function rowName(token) {
+  return token.predicts === undefined ? text(token) : `writing ${text(predicted(token))}`;
+}
+
 export function rowLabels(tokens) {
-  return labels(tokens).map((label, i) =>
-    tokens[i].predicts === undefined ? label : `${label} → ${short(bare(tokens[i].predicts), 12)}`,
-  );
+  return tokens.map(rowName);
+}
+
+/** Whether a token goes on with the word of the one before. */
+export function inside(tokens, i) {
+  const word = tokens[i].word;
+  return i > 0 && word !== null && word !== undefined && word === tokens[i - 1].word;
 }
 
 /** Tokens as chips to choose from; those of one word stand close. */
@@ -41,20 +61,18 @@ export function chips(tokens, { chosen, pick, hint, lit = () => null }) {
   return h(
     "div.chips",
     tokens.map((token, i) => {
-      const inside =
-        i > 0 &&
-        token.word !== null &&
-        token.word !== undefined &&
-        token.word === tokens[i - 1].word;
       const chip = h(
         "button",
         {
-          title: hint?.(token, i) ?? `token ${i}, id ${token.id}`,
-          class: `chip${inside ? " inside" : ""}${token.special ? " special" : ""}`,
+          title: hint?.(token, i) ?? chipHint(token, i),
+          class:
+            `chip${inside(tokens, i) ? " inside" : ""}` +
+            `${tokens[i + 1] && inside(tokens, i + 1) ? " goes-on" : ""}` +
+            `${token.special ? " special" : ""}`,
           "aria-pressed": String(i === chosen),
           onclick: () => pick(i),
         },
-        bdi(short(bare(token.text) || "␣")),
+        bdi(text(token)),
       );
       const colour = lit(i);
       if (colour) chip.style.setProperty("--lit", colour);
@@ -63,15 +81,26 @@ export function chips(tokens, { chosen, pick, hint, lit = () => null }) {
   );
 }
 
-/** "encoder.0.self" in words. */
+function chipHint(token, i) {
+  const what = token.special ? `the special token ${token.text}` : `token ${i + 1}`;
+  return `${what}, id ${token.id}`;
+}
+
+const PARTS = {
+  "encoder self": "words look at each other",
+  "decoder self": "looks back at what is written",
+  "decoder cross": "looks at the source",
+};
+
+/** "decoder.1.cross" for people: "Decoder layer 2, looks at the source". */
 export function blockName(id) {
   const [stack, layer, part] = id.split(".");
-  const parts = {
-    self: stack === "decoder" ? "masked self-attention" : "self-attention",
-    cross: "cross-attention",
-    ff: "feed-forward",
-  };
-  return part === undefined
-    ? `${stack} layer ${layer}`
-    : `${stack} ${layer} · ${parts[part] ?? part}`;
+  const name = `${stack[0].toUpperCase()}${stack.slice(1)} layer ${Number(layer) + 1}`;
+  if (part === undefined) return name;
+  return `${name}, ${part === "ff" ? "feed-forward" : (PARTS[`${stack} ${part}`] ?? part)}`;
+}
+
+/** Heads are counted from 1 where people read, and from 0 in paths. */
+export function headName(head) {
+  return `head ${head + 1}`;
 }

@@ -1,13 +1,12 @@
 /** Alignment: which source words each output word was made from, as cross-attention tells. */
 
 import { attentionOf, sum } from "../attention.js";
-import { h, percent, select, svg, tick } from "../dom.js";
+import { h, select, tick } from "../dom.js";
 import { Matrix } from "../matrix.js";
+import { Ribbons } from "../ribbons.js";
 import { save } from "../save.js";
 import { View } from "../view.js";
-import { bare, blockName, short } from "../words.js";
-
-const COVERED = 0.95;
+import { bare, blockName, headName, short, text } from "../words.js";
 
 /** The weights of a head, or of a block's mean, between the words that Python has put together. */
 export function aligned(trace, { aligner, words, specials }) {
@@ -42,13 +41,13 @@ export function aligned(trace, { aligner, words, specials }) {
  * What a row or column stands for: whole words or single tokens, and the special ones among them.
  */
 function groups(tokens, names, places, { words, specials }) {
-  const single = tokens.map(({ text, special }, place) => ({
-    text: bare(text),
-    special,
+  const single = tokens.map((token, place) => ({
+    text: text(token),
+    special: token.special,
     places: [place],
   }));
   const plain = words
-    ? names.map((text, i) => ({ text: bare(text), places: places[i] }))
+    ? names.map((name, i) => ({ text: bare(name), places: places[i] }))
     : single.filter(({ special }) => !special);
   const made = specials ? [...plain, ...single.filter(({ special }) => special)] : plain;
   return made.sort((a, b) => a.places[0] - b.places[0]);
@@ -76,17 +75,23 @@ export class AlignmentView extends View {
 
   constructor(trace, state) {
     super(trace, state);
-    this.ribbons = h("div.ribbons");
+    this.ribbons = new Ribbons({
+      pick: (side, place) => {
+        const [row, column] = side === "target" ? [place, this.best(place)] : [this.chosen, place];
+        this.pick(row, column, true, side);
+      },
+      point: (hover) => this.pointed(hover),
+    });
     this.about = h("p.hint");
     this.large = new Matrix({
       pick: ({ row, column }, push) => this.pick(row, column, push),
-      hover: (at) => this.hovered(at),
+      hover: (at) => this.ribbons.shown && this.ribbons.over(at && { side: "target", place: at.row }),
     });
     this.links = h("code.links");
     this.element = h(
       "div.alignment",
       this.tools,
-      this.ribbons,
+      this.ribbons.element,
       this.about,
       h("h2", "The same as a matrix"),
       this.large.element,
@@ -107,12 +112,12 @@ export class AlignmentView extends View {
     const { trace } = this;
     const crosses = trace.attentions.filter((node) => node.keys !== node.queries);
     const options = [
-      ["auto", `best: ${this.meta.alignment.head}`],
+      ["auto", "the one that aligns best"],
       ...crosses.flatMap((node) => [
         [node.id, `${blockName(node.id)}, mean`],
         ...Array.from({ length: node.n_heads }, (_, head) => [
           `${node.id}.${head}`,
-          `${blockName(node.id)}, head ${head}`,
+          `${blockName(node.id)}, ${headName(head)}`,
         ]),
       ]),
     ];
@@ -122,24 +127,22 @@ export class AlignmentView extends View {
       tick("special tokens", now.specials, this.sets("specials")),
     );
     this.made = aligned(trace, now);
+    const row = now.segment === "target" ? now.pos : now.step;
     this.chosen = Math.max(
       0,
-      this.made.rows.findIndex(
-        (row) => trace.nodes.get(now.block)?.queries === "target" && row.places.includes(now.q),
-      ),
+      this.made.rows.findIndex(({ places }) => places.includes(row)),
     );
     const { block, head } = this.made;
     this.about.textContent =
-      `Read off ${blockName(block)}, ${head === null ? "mean of all heads" : `head ${head}`}. ` +
+      `Read off: ${blockName(block)}, ${head === null ? "mean of all heads" : headName(head)}. ` +
       (now.specials
         ? ""
         : "Special tokens are left out and the rest of each row is made to sum to 1. ") +
-      `The chosen word shows the fewest ribbons that make up ${100 * COVERED} %, ` +
-      "the others their strongest.";
+      "The chosen word shows the fewest ribbons that make up 95 %, the others their strongest.";
     this.links.textContent = pharaoh(this.made);
-    this.draw(this.chosen);
     const { rows, columns, weights } = this.made,
       flat = Float32Array.from(weights.flat());
+    this.ribbons.show({ rows, columns, weights, chosen: this.side(now) });
     const column = Math.max(
       0,
       columns.findIndex((one) => one.places.includes(now.k)),
@@ -157,93 +160,30 @@ export class AlignmentView extends View {
     });
   }
 
-  pick(row, column, push) {
+  /** The chosen word as ribbons know it. */
+  side(now) {
+    if (now.segment === "target") return { side: "target", place: this.chosen };
+    const place = this.made.columns.findIndex(({ places }) => places.includes(now.pos));
+    return place < 0 ? null : { side: "source", place };
+  }
+
+  /** The source word that an output word looks at most. */
+  best(row) {
+    return this.made.weights[row].indexOf(Math.max(...this.made.weights[row]));
+  }
+
+  pick(row, column, push, side = "target") {
     const { block, head, rows, columns } = this.made;
-    this.state.set(
-      {
-        block,
-        head: head ?? this.state.now.head,
-        q: rows[row].places[0],
-        k: columns[column].places[0],
-      },
-      { push },
-    );
+    const [q, k] = [rows[row].places[0], columns[column].places[0]];
+    const word = side === "target" ? { segment: side, pos: q } : { segment: side, pos: k };
+    this.state.set({ block, head: head ?? this.state.now.head, q, k, ...word }, { push });
   }
 
-  hovered(at) {
-    this.large.mark(at ?? this.large.whole.at);
-    this.draw(at ? at.row : this.chosen);
-  }
-
-  /** Source words above, output words below, ribbons between them. */
-  draw(chosen) {
-    const { rows, columns, weights } = this.made,
-      pen = document.createElement("canvas").getContext("2d");
-    pen.font = "15px system-ui, sans-serif";
-    const placed = (list) => {
-      let x = 8;
-      return list.map(({ text }) => {
-        const w = pen.measureText(short(text)).width;
-        x += w + 16;
-        return x - 16 - w / 2;
-      });
-    };
-    const tops = placed(columns),
-      bottoms = placed(rows),
-      width = 24 + Math.max(tops.at(-1) ?? 0, bottoms.at(-1) ?? 0) + 40;
-    const paths = weights.flatMap((row, i) => {
-      const order = row.map((w, j) => [w, j]).sort((a, b) => b[0] - a[0]);
-      let covered = 0;
-      const kept =
-        i === chosen
-          ? order.filter(([w]) => {
-              const needed = covered < COVERED;
-              covered += w;
-              return needed && w > 0.01;
-            })
-          : order.slice(0, 1);
-      return kept.map(([w, j]) =>
-        svg(
-          "path",
-          {
-            class: i === chosen ? "ribbon chosen" : "ribbon",
-            "stroke-width": Math.max(0.5, 13 * (w || 0)),
-            d: `M${tops[j]} 34C${tops[j]} 90 ${bottoms[i]} 80 ${bottoms[i]} 136`,
-          },
-          svg("title", `${rows[i].text} ← ${columns[j].text}: ${percent(w)}`),
-        ),
-      );
-    });
-    const looked = weights[chosen] ?? [];
-    const word = (x, y, text, kind, more = {}) =>
-      svg(
-        "text",
-        { x, y, "text-anchor": "middle", class: kind, "unicode-bidi": "isolate", ...more },
-        short(text),
-      );
-    this.drawing = svg(
-      "svg",
-      {
-        viewBox: `0 0 ${width} 168`,
-        width,
-        height: 168,
-        role: "img",
-        "aria-label": `alignment ${pharaoh(this.made)}`,
-      },
-      paths.sort((a, b) => a.classList.contains("chosen") - b.classList.contains("chosen")),
-      columns.map((column, j) =>
-        word(tops[j], 22, column.text, looked[j] > 0.15 ? "word lit" : "word"),
-      ),
-      rows.map((row, i) =>
-        word(bottoms[i], 156, row.text, i === chosen ? "word lit" : "word", {
-          tabindex: -1,
-          onclick: () => this.pick(i, looked.indexOf(Math.max(...weights[i])), true),
-          onpointerenter: () => this.drawing.isConnected && i !== chosen && this.draw(i),
-        }),
-      ),
-    );
-    this.drawing.addEventListener("pointerleave", () => this.draw(this.chosen));
-    this.ribbons.replaceChildren(this.drawing);
+  pointed(hover) {
+    const { at } = this.large.whole;
+    if (!hover) return this.large.mark(at);
+    const row = hover.side === "target" ? hover.place : at.row;
+    return this.large.mark({ row, column: hover.side === "source" ? hover.place : this.best(row) });
   }
 
   /** The pointer is over tokens, and here are words. */
@@ -272,6 +212,6 @@ export class AlignmentView extends View {
   }
 
   drawn() {
-    return this.drawing;
+    return this.ribbons.lines;
   }
 }
