@@ -1,6 +1,6 @@
 /** One attention of the trace: its numbers, what follows from them, and what its heads are like. */
 
-import { labels, rowLabels } from "./words.js";
+import { bare, labels, rowLabels } from "./words.js";
 
 const known = new WeakMap();
 
@@ -171,7 +171,7 @@ export class Attention {
       for (let k = 0; k < this.nk; k++) {
         const w = weights[q * this.nk + k];
         const dull = this.keys[k]?.special || (own && q === k) || this.says(q)?.special;
-        const brief = row === null && (this.says(q)?.text.length ?? 0) < 5;
+        const brief = row === null && bare(this.says(q)?.text ?? "").length < 5;
         const rank = w * (dull && row === null ? 0.01 : 1) * (brief ? 0.6 : 1);
         if (rank > best.rank) best = { q, k, w: dull ? w / 100 : w, rank };
       }

@@ -6,18 +6,18 @@
 import { sum } from "./attention.js";
 import { bdi, h, number, svg } from "./dom.js";
 import { line, step } from "./ledger.js";
-import { bare, short } from "./words.js";
+import { bare, guessed, short } from "./words.js";
 
-const WIDE = 104,
-  TALL = 30;
+const TALL = 34;
 const ENDS = { pruned: " ×", finished: " ■" };
 
 /** A heading and the tree; `pick` is told of the node that is clicked, as "step.index". */
-export function beamTree(beam, now, pick) {
+export function beamTree(beam, now, pick, room) {
   const tallest = Math.max(...beam.steps.map((nodes) => nodes.length)),
-    width = beam.steps.length * WIDE + 30,
-    height = tallest * TALL + 34;
-  const x = (depth) => 14 + depth * WIDE,
+    wide = Math.max(86, Math.min(128, (room - 20) / beam.steps.length)),
+    width = beam.steps.length * wide + 14,
+    height = tallest * TALL + 30;
+  const x = (depth) => 8 + depth * wide,
     y = (index) => 40 + index * TALL;
   const won = (depth, index) => beam.winner[depth] === index;
   const edges = [],
@@ -28,7 +28,7 @@ export function beamTree(beam, now, pick) {
       const state = won(depth, index) ? `${node.state} won` : node.state;
       const kind = now.beam === name ? `${state} chosen` : state;
       if (depth && node.parent !== null && node.parent >= 0) {
-        const from = [x(depth - 1) + 66, y(node.parent) - 4],
+        const from = [x(depth - 1) + wide - 32, y(node.parent) - 4],
           to = [x(depth) - 6, y(index) - 4],
           middle = (from[0] + to[0]) / 2;
         edges.push([
@@ -46,7 +46,7 @@ export function beamTree(beam, now, pick) {
             class: `node ${kind}`,
             role: "button",
             tabindex: won(depth, index) ? 0 : -1,
-            "aria-label": `${bare(node.text)}, step ${depth}, ${node.state} ${node.why}`,
+            "aria-label": `${bare(node.text)}, step ${depth + 1}, ${node.state} ${node.why}`,
             onclick: () => pick(`${depth}.${index}`),
             onkeydown: (event) => {
               if (event.key === "Enter") pick(`${depth}.${index}`);
@@ -57,11 +57,11 @@ export function beamTree(beam, now, pick) {
             `${bare(node.text)} · ${number(node.total, 3)} · ${node.state}`,
             node.why ? `: ${node.why}` : "",
           ),
-          svg("rect", { x: x(depth) - 6, y: y(index) - 18, width: 74, height: 27, rx: 6 }),
-          svg("text", { x: x(depth), y: y(index) - 6 }, short(bare(node.text) || "␣", 9)),
+          svg("rect", { x: x(depth) - 6, y: y(index) - 19, width: wide - 26, height: 31, rx: 6 }),
+          svg("text", { x: x(depth), y: y(index) - 5 }, short(guessed(node), 9)),
           svg(
             "text.total",
-            { x: x(depth), y: y(index) + 5 },
+            { x: x(depth), y: y(index) + 8 },
             number(node.total, 2) + (ENDS[node.state] ?? ""),
           ),
         ),
@@ -69,7 +69,7 @@ export function beamTree(beam, now, pick) {
     }),
   );
   const steps = beam.steps.map((_, depth) =>
-    svg("text.total", { x: x(depth), y: 12 }, `step ${depth}`),
+    svg("text.total", { x: x(depth), y: 12 }, `step ${depth + 1}`),
   );
   edges.sort((a, b) => a[0].includes("won") - b[0].includes("won"));
   return [
@@ -121,7 +121,7 @@ export function nodeLedger(beam, name) {
       ),
       h(
         "small",
-        `step ${depth}, rank ${node.rank}: ${node.state}${node.why ? `, ${node.why}` : ""}`,
+        `step ${depth + 1}, rank ${node.rank + 1}: ${node.state}${node.why ? `, ${node.why}` : ""}`,
       ),
     ),
     step(

@@ -118,6 +118,7 @@ export function weight(x) {
 }
 
 export function percent(x) {
-  if (x >= 0.0005) return `${(100 * x).toFixed(x >= 0.0995 ? 0 : 1)} %`;
+  const whole = x >= 0.0995 && (x < 0.9945 || x >= 0.9995);
+  if (x >= 0.0005) return `${(100 * x).toFixed(whole ? 0 : 1)} %`;
   return x >= 5e-6 ? `${(100 * x).toPrecision(1)} %` : x ? "≈ 0 %" : "0 %";
 }

@@ -7,6 +7,7 @@ import { domain, ink, palette, shade } from "./colour.js";
 import { h, number, weight } from "./dom.js";
 
 export const POOLED_ABOVE = 256;
+const SLANT = Math.SQRT1_2; // column labels lean by 45 degrees
 const NUMBERS_FROM = 28; // pixels of a cell that has room for its number
 
 /**
@@ -143,20 +144,24 @@ export class Matrix {
     const room = this.width();
     const left =
       labelled && rowLabels ? Math.min(room < 500 ? 76 : 150, widest(rowLabels) + 10) : 0;
-    const right = sums && labelled && room >= 500 ? 52 : 0;
+    const told = sums && labelled && room >= 500 ? 52 : 0;
     const [least, widestCell, tallest] = this.cell;
-    const fit = (room - left - right) / columns;
+    const fit = (room - left - Math.max(told, labelled && columnLabels ? 40 : 0)) / columns;
     const w =
       this.small || this.stripe || size > 1
         ? Math.min(fit, widestCell)
         : Math.max(least, Math.min(widestCell, Math.floor(fit)));
     const tall = this.stripe || Math.min(tallest, w);
-    const upright = !labelled || !columnLabels || widest(columnLabels) <= w - 6;
-    const top =
-      labelled && columnLabels ? (upright ? 20 : Math.min(96, widest(columnLabels) + 10)) : 0;
+    const named = labelled && columnLabels;
+    const longest = named ? Math.min(110, widest(columnLabels)) : 0;
+    const upright = !named || longest <= w - 6;
+    const top = named ? (upright ? 22 : SLANT * longest + 20) : 0;
+    const lean = upright ? 0 : SLANT * longest - w / 2;
+    const right = Math.max(told, lean);
     return {
       left,
       right,
+      told,
       top,
       w,
       tall,
@@ -228,8 +233,9 @@ export class Matrix {
     }
   }
 
-  paintLabels(context, { left, right, top, w, tall, upright, width }, at) {
+  paintLabels(context, { left, told, top, w, tall, upright }, at) {
     const { rows, columns, rowLabels, columnLabels, sums } = this.shown;
+    this.paintBrackets(context, { left, top, w, tall });
     const hover = at ?? {};
     context.font = `12px ${ink("sans")}`;
     for (let i = 0; rowLabels && i < rows; i++) {
@@ -241,25 +247,33 @@ export class Matrix {
         left - 8,
         top + (i + 0.5) * tall + 0.5,
       );
-      if (!right) continue;
+      if (!told) continue;
       context.fillStyle = ink("muted");
       context.textAlign = "left";
-      context.fillText(sums[i], width - 44, top + (i + 0.5) * tall + 0.5);
+      context.fillText(sums[i], left + w * columns + 8, top + (i + 0.5) * tall + 0.5);
     }
     for (let j = 0; columnLabels && j < columns; j++) {
       if (w < 10 && j % Math.ceil(12 / w)) continue;
       context.fillStyle = ink(hover.column === j ? "accent" : "ink");
       context.save();
-      context.translate(left + (j + 0.5) * w, top - 8);
-      if (!upright) context.rotate(-Math.PI / 2);
+      context.translate(left + (j + 0.5) * w, top - 10);
+      if (!upright) context.rotate(-Math.PI / 4);
       context.textAlign = upright ? "center" : "left";
-      context.fillText(
-        clipped(context, columnLabels[j], upright ? w : top - 10),
-        0,
-        upright ? -2 : 0.5,
-      );
+      context.fillText(clipped(context, columnLabels[j], upright ? w : 112), 0, upright ? -2 : 0.5);
       context.restore();
     }
+  }
+
+  /** Pieces of one word are joined by a line beside their labels. */
+  paintBrackets(context, { left, top, w, tall }) {
+    const { rowWords, columnWords, rowLabels, columnLabels } = this.shown;
+    context.fillStyle = ink("muted");
+    if (rowLabels)
+      for (const [from, to] of pieces(rowWords ?? []))
+        context.fillRect(left - 5, top + from * tall + 5, 1.5, (to - from + 1) * tall - 10);
+    if (columnLabels)
+      for (const [from, to] of pieces(columnWords ?? []))
+        context.fillRect(left + from * w + 5, top - 5, (to - from + 1) * w - 10, 1.5);
   }
 
   paintCross(context, { left, top, w, tall }, { row, column }) {
@@ -362,6 +376,17 @@ function hatch(context, x, y, w, tall, colour) {
   }
   context.stroke();
   context.restore();
+}
+
+/** First and last place of each word of several pieces. */
+function pieces(words) {
+  const found = [];
+  words.forEach((word, i) => {
+    if (word === null || word === undefined || word !== words[i - 1]) return;
+    if (found.at(-1)?.[1] === i - 1 && words[found.at(-1)[0]] === word) found.at(-1)[1] = i;
+    else found.push([i - 1, i]);
+  });
+  return found;
 }
 
 /** As much of a label as fits. */

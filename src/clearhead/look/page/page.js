@@ -231,7 +231,7 @@ export class Page {
       "]": set(layer(1)),
       ",": set((now) => ({ head: now.head - 1 })),
       ".": set((now) => ({ head: now.head + 1 })),
-      ...Object.fromEntries([1, 2, 3, 4, 5].map((stage) => [String(stage), set(() => ({ stage }))])),
+      ...Object.fromEntries([0, 1, 2, 3, 4, 5].map((stage) => [String(stage), set(() => ({ stage }))])),
       " ": () => this.view.forward?.() ?? this.nextWord(1),
       ArrowRight: () => this.view.forward?.() ?? this.nextWord(1),
       ArrowLeft: () => this.view.back?.() ?? this.nextWord(-1),

@@ -13,10 +13,11 @@ export function fitted(trace, views, wanted) {
   const ids = views.map((view) => view.id);
   made.view = one(made.view, ids, ids[0]);
   fitCell(trace, made);
-  made.layer = one(made.layer, trace.layers, trace.layers[0] ?? "");
   fitWord(trace, made);
+  const own = trace.layers.filter((layer) => trace.segmentOf(layer) === made.segment);
+  made.layer = one(made.layer, trace.layers, own[0] ?? trace.layers[0] ?? "");
   made.dim = within(made.dim, trace.meta.model.d_model);
-  made.stage = 1 + within(made.stage - 1, 5);
+  made.stage = within(made.stage, 6);
   made.temperature = Math.max(0.05, Math.min(5, made.temperature));
   made.frame = within(made.frame, trace.meta.film?.steps.length ?? 1);
   return made;
@@ -56,16 +57,23 @@ function aligner(trace, attention) {
 
 /** The chosen word: a side and a place on it; and the step of the output that belongs to it. */
 function fitWord(trace, made) {
-  const { segments, n_given: nGiven = 0, steps = [], gaps = [] } = trace.meta;
+  const { segments, n_given: nGiven = 0, steps = [], gaps = [], removal } = trace.meta;
   const node = trace.nodes.get(made.block);
   const sides = Object.keys(segments);
   const free = made.pos < 0;
   made.segment = one(made.segment, sides, free && node ? node.queries : (sides[0] ?? ""));
   const length = segments[made.segment]?.length ?? 1;
   if (free) made.pos = made.segment === node?.queries ? made.q : 0;
+  if (free && removal?.length) made.pos = weightiest(trace.meta);
   made.pos = within(made.pos, length);
   if (made.step < 0) made.step = made.segment === "target" ? Math.max(nGiven, made.pos) : nGiven;
   made.step = within(made.step, Math.max(1, steps.length, gaps.length));
+}
+
+/** The word without which a verdict would be another one soonest. */
+function weightiest({ removal, classes }) {
+  const effect = (word) => Math.abs(classes[0].prob - word.prob);
+  return [...removal].sort((a, b) => effect(b) - effect(a))[0].places[0];
 }
 
 /**
@@ -81,6 +89,9 @@ export function linked(trace, before, changes) {
     if (word.segment === "target" && trace.meta.steps?.length) follow.step = word.pos;
     if (word.segment === node?.queries) Object.assign(follow, { q: word.pos, k: AUTO });
     else if (word.segment === node?.keys) follow.k = word.pos;
+    const [stack, index] = before.layer.split(".");
+    const own = word.segment === "source" ? "encoder" : "decoder";
+    if (stack !== own && trace.layers.includes(`${own}.${index}`)) follow.layer = `${own}.${index}`;
   }
   if (changes.block !== undefined && changes.block !== before.block) {
     const same = before.segment === node?.queries;

@@ -56,29 +56,26 @@ export function inside(tokens, i) {
   return i > 0 && word !== null && word !== undefined && word === tokens[i - 1].word;
 }
 
-/** Tokens as chips to choose from; those of one word stand close. */
-export function chips(tokens, { chosen, pick, hint, lit = () => null }) {
-  return h(
-    "div.chips",
-    tokens.map((token, i) => {
-      const chip = h(
-        "button",
-        {
-          title: hint?.(token, i) ?? chipHint(token, i),
-          class:
-            `chip${inside(tokens, i) ? " inside" : ""}` +
-            `${tokens[i + 1] && inside(tokens, i + 1) ? " goes-on" : ""}` +
-            `${token.special ? " special" : ""}`,
-          "aria-pressed": String(i === chosen),
-          onclick: () => pick(i),
-        },
-        bdi(text(token)),
-      );
-      const colour = lit(i);
-      if (colour) chip.style.setProperty("--lit", colour);
-      return chip;
-    }),
-  );
+/** Tokens as chips to choose from; those of one word hold together. */
+export function chips(tokens, { chosen, pick, hint = chipHint, lit = () => null }) {
+  const words = [];
+  tokens.forEach((token, i) => {
+    const chip = h(
+      "button",
+      {
+        title: hint(token, i),
+        class: `chip${token.special ? " special" : ""}`,
+        "aria-pressed": String(i === chosen),
+        onclick: () => pick(i),
+      },
+      bdi(text(token)),
+    );
+    const colour = lit(i);
+    if (colour) chip.style.setProperty("--lit", colour);
+    if (inside(tokens, i)) words.at(-1).append(chip);
+    else words.push(h("span.chip-word", chip));
+  });
+  return h("div.chips", words);
 }
 
 function chipHint(token, i) {

@@ -2,8 +2,9 @@
 
 import { sum } from "../attention.js";
 import { choice, h, number, percent, slider } from "../dom.js";
+import { spikes } from "../strip.js";
 import { headName, labels, text } from "../words.js";
-import { agreed, figure, spikes, Stop, vector, wordBars } from "./stop.js";
+import { agreed, figure, Stop, vector, wordBars } from "./stop.js";
 
 /** A stop about one row of the first attention: the followed word asks, all words answer. */
 class Row extends Stop {
@@ -183,7 +184,7 @@ export class Scores extends Row {
 
 export class Scale extends Row {
   static id = "scale";
-  static title = "Divided by √d_k";
+  static title = "Divided by √dₖ";
   stage = 2;
 
   constructor(trace, state) {

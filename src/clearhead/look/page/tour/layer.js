@@ -4,9 +4,11 @@ import { mean, norm, rollout, sum } from "../attention.js";
 import { domain } from "../colour.js";
 import { bdi, h, number, percent, slider } from "../dom.js";
 import { thumbnail } from "../matrix.js";
+import { mixed, mixtureRows } from "../mixture.js";
 import { sublayers } from "../stream.js";
+import { strip } from "../strip.js";
 import { blockName, headName, labels, text } from "../words.js";
-import { agreed, cosine, figure, Stop, strip, toggle, vector, wordBars } from "./stop.js";
+import { agreed, cosine, figure, Stop, toggle, vector, wordBars } from "./stop.js";
 
 export class Mixture extends Stop {
   static id = "mixture";
@@ -44,48 +46,17 @@ export class Mixture extends Stop {
     const kept = row.map((w, i) => (this.out.has(i) ? 0 : w));
     const total = sum(kept) || 1;
     const weights = kept.map((w) => w / (this.out.size ? total : 1));
-    const values = (i) => attention.vectors("v", head, i);
-    const mixed = Array.from({ length: values(0).length }, (_, dim) =>
-      sum(weights.map((w, i) => w * values(i)[dim])),
-    );
+    const sums = mixed(attention, head, weights);
     const own = attention.vectors("z", head, q);
-    const range = domain(attention.trace.tensor(`${attention.id}.v`).data, "signed");
-    const names = labels(attention.keys);
-    const flip = (i) => {
+    const pick = (i) => {
       if (!this.out.delete(i)) this.out.add(i);
       this.update(this.state.now);
     };
-    this.picture.replaceChildren(
-      h(
-        "ul.mixture",
-        names.map((name, i) => {
-          const bar = h("span.bar");
-          bar.style.setProperty("--wide", `${(100 * weights[i]).toFixed(1)}%`);
-          const drawn = strip(values(i), { range, tall: 16 });
-          drawn.style.opacity = (0.12 + 0.88 * Math.min(1, weights[i] / Math.max(...weights))).toFixed(2);
-          return h(
-            "li",
-            h(
-              "button",
-              {
-                "aria-pressed": String(!this.out.has(i)),
-                class: this.out.has(i) ? "out" : null,
-                onclick: () => flip(i),
-              },
-              h("span.name", bdi(name)),
-              h("span.track", bar),
-              h("span.value", percent(weights[i])),
-              h("span.times", "×"),
-              drawn,
-            ),
-          );
-        }),
-      ),
-      h("div.sum-line", h("span.name", "sum"), strip(mixed, { tall: 40 })),
-    );
-    const alike = cosine(mixed, own);
-    const worst = mixed.reduce(
-      (worse, x, dim) => (Math.abs(x - own[dim]) > Math.abs(mixed[worse] - own[worse]) ? dim : worse),
+    const out = (i) => this.out.has(i);
+    this.picture.replaceChildren(...mixtureRows(attention, head, weights, { pick, out }));
+    const alike = cosine(sums, own);
+    const worst = sums.reduce(
+      (far, x, dim) => (Math.abs(x - own[dim]) > Math.abs(sums[far] - own[far]) ? dim : far),
       0,
     );
     this.tries.replaceChildren(
@@ -93,9 +64,9 @@ export class Mixture extends Stop {
       h(
         "div.figures",
         figure(number(alike, 3), "likeness to what the model mixed", alike),
-        figure(number(norm(mixed), 3), "length of the mixture", norm(mixed)),
+        figure(number(norm(sums), 3), "length of the mixture", norm(sums)),
       ),
-      this.out.size ? "" : agreed(mixed[worst], own[worst], 1e-4 * Math.max(1, norm(own))),
+      this.out.size ? "" : agreed(sums[worst], own[worst], 1e-4 * Math.max(1, norm(own))),
     );
   }
 

@@ -1,9 +1,8 @@
 /** What all stops of the tour share: the word that is followed, and small pictures of vectors. */
 
 import { attentionOf, norm, sum } from "../attention.js";
-import { domain } from "../colour.js";
 import { bdi, h, number, percent } from "../dom.js";
-import { thumbnail } from "../matrix.js";
+import { strip } from "../strip.js";
 import { labels, text } from "../words.js";
 
 /** A stop has a static `id` and `title`, `says`, `picture`, `tries`, `update`, `door`, `table`. */
@@ -87,25 +86,6 @@ export function favouriteHead(trace, attention) {
   return Number.isInteger(head) ? head : attention.clearest();
 }
 
-/** A vector as a strip of colours: blue above zero, orange below. */
-export function strip(values, { range = domain(values, "signed"), tall = 18, label } = {}) {
-  const drawn = thumbnail(
-    { values, rows: 1, columns: values.length },
-    "signed",
-    values.length,
-    tall,
-    range,
-  );
-  drawn.style.width = "100%";
-  drawn.classList.add("strip");
-  if (label) {
-    drawn.setAttribute("role", "img");
-    drawn.setAttribute("aria-label", label);
-    drawn.removeAttribute("aria-hidden");
-  }
-  return drawn;
-}
-
 /** A line of the picture: a name, a strip, and what is said of it. */
 export function vector(name, values, { note = "", range, tall, kind = "" } = {}) {
   return h(
@@ -114,19 +94,6 @@ export function vector(name, values, { note = "", range, tall, kind = "" } = {})
     h("span.vector-name", name),
     strip(values, { range, tall }),
     h("span.vector-note", note),
-  );
-}
-
-/** Few numbers as bars above and below a line. */
-export function spikes(values, { largest = Math.max(...values.map(Math.abs), 1e-9) } = {}) {
-  return h(
-    "div.spikes",
-    { "aria-hidden": "true" },
-    Array.from(values, (x) => {
-      const bar = h("span", { class: x < 0 ? "below" : "above" });
-      bar.style.setProperty("--tall", `${(50 * Math.min(1, Math.abs(x) / largest)).toFixed(1)}%`);
-      return bar;
-    }),
   );
 }
 

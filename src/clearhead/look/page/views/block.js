@@ -9,7 +9,7 @@ import { bars, check, line, step } from "../ledger.js";
 import { Matrix } from "../matrix.js";
 import { sublayers } from "../stream.js";
 import { View } from "../view.js";
-import { blockName, chips, labels } from "../words.js";
+import { blockName, headName, labels } from "../words.js";
 
 const TITLES = { self: "Self-attention", cross: "Cross-attention", ff: "Feed-forward" };
 const SAYS = {
@@ -51,7 +51,6 @@ export class BlockView extends View {
     const layers = trace.layers.map((layer) => [layer, blockName(layer)]);
     this.tools.replaceChildren(
       select("Layer", layers, now.layer, this.sets("layer")),
-      chips(this.tokens(now), { chosen: row, pick: this.sets("pos") }),
     );
     this.cards.replaceChildren(...sublayers(trace, now.layer).map((sub) => this.card(sub, row)));
     for (const [id, { matrix, what }] of this.strips)
@@ -82,9 +81,9 @@ export class BlockView extends View {
       h("h3", "How much each head brings, after W_O"),
       bars(
         list.map((value, head) => ({
-          text: `head ${head}`,
+          text: headName(head),
           value,
-          pick: () => this.go({ view: "attention", block: id, head, q: row }),
+          pick: () => this.go({ view: "attention", block: id, head, q: row, k: -1 }),
         })),
         { label: "length of each head's part" },
       ),
@@ -134,7 +133,7 @@ export class BlockView extends View {
     bar.firstChild.style.width = `${100 * share}%`;
     return h(
       "div",
-      h("h3", "Add & norm"),
+      h("h3", this.meta.model.norm === "post" ? "Add, then normalise" : "Normalise, then add"),
       bar,
       h(
         "p.hint",

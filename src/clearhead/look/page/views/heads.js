@@ -5,7 +5,7 @@ import { dark } from "../colour.js";
 import { choice, h, number, select } from "../dom.js";
 import { Matrix, thumbnail } from "../matrix.js";
 import { View } from "../view.js";
-import { blockName } from "../words.js";
+import { blockName, headName } from "../words.js";
 
 const ORDERS = [
   ["layer", "layer"],
@@ -15,13 +15,14 @@ const ORDERS = [
   ["special", "to special tokens"],
   ["norm", "most added to the stream"],
 ];
-const BADGES = {
-  itself: "itself",
-  previous: "token before",
-  next: "token after",
-  special: "special",
-  broad: "broad",
-  sharp: "sharp",
+const ROLES = {
+  aligns: "links words",
+  itself: "looks at itself",
+  previous: "at the token before",
+  next: "at the token after",
+  special: "rests on start or end",
+  broad: "looks everywhere",
+  sharp: "picks one word",
 };
 const MIXES = [
   ["", "one head"],
@@ -68,7 +69,7 @@ export class HeadsView extends View {
           h(
             "button.quiet",
             { onclick: () => this.go({ view: "attention" }) },
-            "its four stages and its arithmetic →",
+            "step by step, and its arithmetic →",
           ),
         ),
       ),
@@ -79,8 +80,15 @@ export class HeadsView extends View {
         id: node.id,
         head,
         ...made.traits(head),
+        role: this.role(node.id, head),
       }));
     });
+  }
+
+  /** What a head does, in words, where one thing stands out. */
+  role(id, head) {
+    if (this.meta.alignment?.head === `${id}.${head}`) return ROLES.aligns;
+    return ROLES[attentionOf(this.trace, id).traits(head).badge] ?? "";
   }
 
   update(now) {
@@ -138,7 +146,7 @@ export class HeadsView extends View {
       ids.map((id) =>
         h(
           "div.thumb-row",
-          h("span.label", id.split(".")[1]),
+          h("span.label", String(Number(id.split(".")[1]) + 1)),
           h(
             "div.thumbs",
             own.filter((one) => one.id === id).map((one) => this.thumb(one, sort)),
@@ -151,26 +159,28 @@ export class HeadsView extends View {
   thumb(one, sort) {
     const made = attentionOf(this.trace, one.id),
       values = made.weights(one.head);
-    const value = sort === "layer" ? "" : number(one[sort] ?? 0, 2),
-      badge = BADGES[one.badge] ?? "";
+    const value = sort === "layer" ? "" : number(one[sort] ?? 0, 2);
+    const name = `${blockName(one.id)}, ${headName(one.head)}`;
     return h(
       "button.thumb",
       {
         "data-id": one.id,
         "data-head": one.head,
-        title: `${blockName(one.id)}, head ${one.head}${badge && `: ${badge}`}`,
-        "aria-label": `${blockName(one.id)}, head ${one.head}${badge && `, looks: ${badge}`}`,
+        title: name + (one.role && `: ${one.role}`),
+        "aria-label": name + (one.role && `: ${one.role}`),
         onclick: () => this.go({ block: one.id, head: one.head, mix: "" }),
       },
       thumbnail(
         { values, rows: made.nq, columns: made.nk },
         "weight",
-        made.nHeads > 4 || innerWidth < 500 ? 54 : 84,
+        made.nHeads > 4 || innerWidth < 500 ? 62 : 96,
       ),
       h(
         "span.thumb-text",
-        sort === "layer" ? `${one.head}` : `${one.id.split(".")[1]}·${one.head}  ${value}`,
-        badge && h("span.badge", badge),
+        sort === "layer"
+          ? String(one.head + 1)
+          : `${Number(one.id.split(".")[1]) + 1}·${one.head + 1}  ${value}`,
+        one.role && h("span.badge", one.role),
       ),
     );
   }
@@ -184,10 +194,11 @@ export class HeadsView extends View {
   drawLarge(now) {
     const made = this.attention;
     const traits = made.traits(now.head);
-    this.name.textContent = `${blockName(now.block)}, ${now.mix || `head ${now.head}`}`;
+    this.name.textContent = `${blockName(now.block)}, ${now.mix || headName(now.head)}`;
     this.about.textContent =
       SAYS[now.mix] ??
-      `Spread ${number(traits.entropy, 2)} of 1 · to itself ${number(traits.itself, 2)} · ` +
+      (this.role(now.block, now.head) ? `This head ${said(this.role(now.block, now.head))}. ` : "") +
+        `Spread ${number(traits.entropy, 2)} of 1 · to itself ${number(traits.itself, 2)} · ` +
         `to the token before ${number(traits.previous, 2)} · ` +
         `to special tokens ${number(traits.special, 2)}`;
     const masked = (i, j) => made.masked(i, j, now.head);
@@ -200,14 +211,17 @@ export class HeadsView extends View {
   }
 
   say(now) {
-    const { badge } = this.attention.traits(now.head);
-    const looks = badge && !now.mix ? `: ${BADGES[badge]}` : "";
-    return `${blockName(now.block)}, ${now.mix || `head ${now.head}`}${looks}`;
+    const role = now.mix ? "" : this.role(now.block, now.head);
+    return `${blockName(now.block)}, ${now.mix || headName(now.head)}${role && `: ${role}`}`;
   }
 
   table(now) {
     return this.attention.table(this.name.textContent, this.values(now), now);
   }
+}
+
+function said(role) {
+  return role.startsWith("at ") ? `looks ${role}` : role;
 }
 
 function kindOf(id) {

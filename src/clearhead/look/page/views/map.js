@@ -1,77 +1,235 @@
-/** The map: the parts of this model in the order in which the sentence passes through them. */
+/** The map: this model as the paper draws it, from the text below to the output above. */
 
 import { attentionOf } from "../attention.js";
-import { h } from "../dom.js";
+import { h, svg } from "../dom.js";
 import { thumbnail } from "../matrix.js";
 import { View } from "../view.js";
+import { blockName } from "../words.js";
 
 const NAMES = {
-  "encoder self": "Self-attention",
-  "decoder self": "Masked self-attention",
-  "decoder cross": "Cross-attention",
-  ff: "Feed-forward",
+  "encoder self": ["Self-attention", "each word looks at all"],
+  "decoder self": ["Masked self-attention", "each looks back"],
+  "decoder cross": ["Cross-attention", "looks at the source"],
+  ff: ["Feed-forward", "each word by itself"],
 };
-const SAYS = {
-  "encoder self": "each token looks at all",
-  "decoder self": "each looks back",
-  "decoder cross": "looks at the encoder's output",
-  ff: "each token by itself",
-};
+const WIDE = 320; // a column
+const TALL = { attention: 92, ff: 50, norm: 28, end: 56 };
+const GAP = 18; // room for an arrow
+const EDGE = 30; // from a layer's frame to its boxes: the stream passes here
 
 export class MapView extends View {
   static id = "map";
   static title = "Map";
   static lead =
-    "The sentence passes through these parts from top to bottom. " +
-    "Each picture is the mean of a part's heads.";
+    "Text enters below and leaves above. Each vector runs along the stream, the line at the side; " +
+    "every part reads it and adds to it. Choose a part to look inside.";
 
   constructor(trace, state) {
     super(trace, state);
     this.element = h("div.map");
+    new ResizeObserver(() => this.element.clientWidth !== this.width && this.draw()).observe(
+      this.element,
+    );
   }
 
   update(now) {
-    this.element.replaceChildren(...this.trace.stacks.map((stack) => this.stack(stack, now)));
+    this.now = now;
+    this.draw();
   }
 
-  stack(stack, now) {
-    const { trace } = this;
+  draw() {
+    this.width = this.element.clientWidth;
+    if (!this.width || !this.now) return;
+    const columns = this.trace.stacks.map((stack) => this.column(stack));
+    const narrow = this.width < 660 || columns.length === 1;
+    const tallest = Math.max(...columns.map(({ height }) => height));
+    const height = narrow ? columns.reduce((sum, one) => sum + one.height + 34, 0) : tallest + 20;
+    const width = narrow ? WIDE + 78 : 2 * WIDE + 150;
+    // beside each other on one floor, or the decoder above the encoder
+    const placed = columns.map((column, i) => ({
+      ...column,
+      x: narrow ? 12 : 24 + i * (WIDE + 100),
+      y: narrow ? (i === columns.length - 1 ? 10 : height - column.height - 10) : height - column.height - 10,
+    }));
+    const drawing = svg(
+      "svg.figure-map",
+      { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "the parts of the model" },
+      svg(
+        "defs",
+        svg(
+          "marker",
+          { id: "tip", viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" },
+          svg("path.tip", { d: "M0 0.5L7 4L0 7.5z" }),
+        ),
+      ),
+      placed.map(({ x, y, parts }) => svg("g", { transform: `translate(${x} ${y})` }, parts)),
+      placed.length > 1 ? this.memory(placed, narrow) : "",
+    );
+    drawing.style.maxWidth = `${Math.round(width * 1.12)}px`;
+    this.drawing = drawing;
+    this.element.replaceChildren(drawing);
+  }
+
+  /** A stack from its tokens up to its output: {parts, height, top, crosses} in its own place. */
+  column(stack) {
+    const { trace, meta } = this;
     const segment = trace.segmentOf(stack);
     const count = trace.tokens(segment).length;
     const layers = trace.layers.filter((layer) => layer.startsWith(`${stack}.`));
-    const go = (changes) => () => this.go(changes);
-    const output = trace.meta.graph.find(
+    const output = meta.graph.some(
       (node) => node.kind === "output" && node.id.startsWith(stack),
     );
-    const crossed = trace.attentions.some((node) => node.keys !== node.queries);
-    return h(
-      "section.stack",
-      h("h2", stack === "encoder" ? "Encoder: reads" : "Decoder: writes"),
-      this.part(`${count} tokens`, "token + position", null, go({ view: "tokens", segment })),
-      layers.map((layer) =>
-        h(
-          "div.layer",
-          h(
-            "button.layer-name",
-            { onclick: go({ view: "block", layer }) },
-            `layer ${layer.split(".")[1]}`,
-          ),
-          trace.meta.graph
-            .filter((node) => node.id.startsWith(`${layer}.`))
-            .map((node) => this.node(node, now, go)),
-        ),
-      ),
-      output
-        ? this.part(
-            this.outputName(),
-            "the last vectors become scores",
-            null,
-            go({ view: "output" }),
-          )
-        : crossed
-          ? h("p.memory.hint", "its output goes to every cross-attention →")
-          : "",
+    const steps = [
+      { kind: "end", name: `${count} tokens`, says: segment === "source" ? "what is read" : "what is written so far", go: { view: "tokens", segment } },
+      { kind: "end", name: "Token + position", says: `${meta.model.d_model} numbers for each`, go: { view: "tokens", segment } },
+      ...layers.map((layer) => ({ layer, inner: this.inner(layer) })),
+      ...(output
+        ? [{ kind: "end", name: this.outputName(), says: "the last vectors become scores", go: { view: "output" } }]
+        : []),
+    ];
+    const tall = (step) =>
+      step.layer
+        ? step.inner.reduce((sum, part) => sum + TALL[part.kind] + GAP, 0) + 30
+        : TALL[step.kind];
+    const height = steps.reduce((sum, step) => sum + tall(step) + GAP, 0) - GAP + 26;
+    const drawn = { parts: [], crosses: [], height };
+    let y = height;
+    steps.forEach((step, i) => {
+      y -= tall(step);
+      if (step.layer) this.layer(step, y, tall(step), drawn);
+      else drawn.parts.push(this.box(step, { x: EDGE, y, wide: WIDE - 2 * EDGE }));
+      if (i < steps.length - 1) drawn.parts.push(arrow(WIDE / 2, y, y - GAP));
+      else drawn.top = y;
+      y -= GAP;
+    });
+    drawn.parts.push(
+      svg("text.stack-name", { x: EDGE, y: 14 }, stack === "encoder" ? "Encoder: reads" : "Decoder: writes"),
     );
+    return drawn;
+  }
+
+  /** The boxes of a layer, from below; the norm stands where this model has it. */
+  inner(layer) {
+    const post = this.meta.model.norm === "post";
+    return this.meta.graph
+      .filter((node) => node.id.startsWith(`${layer}.`))
+      .flatMap((node) => {
+        const part = { kind: node.kind, node, layer };
+        const adds = { kind: "norm", name: post ? "Add & norm" : "Add", layer, adds: true };
+        return post ? [part, adds] : [{ kind: "norm", name: "Norm", layer }, part, adds];
+      });
+  }
+
+  layer({ layer, inner }, top, tall, drawn) {
+    const [stack, index] = layer.split(".");
+    drawn.parts.push(
+      svg("rect.frame", { x: 0, y: top, width: WIDE, height: tall, rx: 14 }),
+      this.link(
+        { view: "block", layer },
+        blockName(layer),
+        svg("text.layer-label", { x: EDGE, y: top + 19 }, `layer ${Number(index) + 1}`),
+      ),
+    );
+    let y = top + tall - GAP;
+    let from = y + GAP / 2;
+    inner.forEach((part, i) => {
+      y -= TALL[part.kind];
+      const box = { x: EDGE, y, wide: WIDE - 2 * EDGE };
+      if (part.kind === "norm") {
+        drawn.parts.push(this.box({ ...part, says: "", go: { view: "block", layer } }, box));
+        if (part.adds) {
+          drawn.parts.push(stream(from, y + TALL.norm / 2));
+          from = y - GAP / 2;
+        }
+      } else drawn.parts.push(this.part(part, box, stack));
+      if (part.node?.keys && part.node.keys !== part.node.queries)
+        drawn.crosses.push(y + TALL.attention / 2);
+      if (i < inner.length - 1) drawn.parts.push(arrow(WIDE / 2, y, y - GAP));
+      y -= GAP;
+    });
+  }
+
+  part({ node, layer }, box, stack) {
+    if (node.kind !== "attention") {
+      const [name, says] = NAMES.ff;
+      return this.box({ kind: "ff", name, says, go: { view: "block", layer } }, box);
+    }
+    const [name, says] = NAMES[`${stack} ${node.id.split(".")[2]}`] ?? [node.id, ""];
+    const go = { view: "attention", block: node.id };
+    const chosen = node.id === this.now.block;
+    if (!this.trace.has(`${node.id}.pattern`)) return this.box({ kind: "attention", name, says, go }, box);
+    const made = attentionOf(this.trace, node.id);
+    const picture = thumbnail(
+      { values: made.mixed("mean"), rows: made.nq, columns: made.nk },
+      "weight",
+      72,
+    ).toDataURL();
+    return this.box(
+      { kind: "attention", name, says, more: `${made.nHeads} heads`, go, picture, chosen },
+      box,
+    );
+  }
+
+  box({ kind, name, says, more, go, picture, chosen }, { x, y, wide }) {
+    const tall = TALL[kind];
+    const middle = kind === "norm" || (!says && !more);
+    return this.link(
+      go,
+      [name, says, more].filter(Boolean).join(", "),
+      svg("rect", { class: `box ${kind}${chosen ? " chosen" : ""}`, x, y, width: wide, height: tall, rx: 9 }),
+      svg(
+        "text",
+        {
+          class: `box-name ${kind}`,
+          x: middle ? x + wide / 2 : x + 12,
+          y: middle ? y + tall / 2 + 5 : y + (more ? 32 : tall / 2 - 4),
+          "text-anchor": middle ? "middle" : "start",
+        },
+        name,
+      ),
+      middle ? "" : svg("text.box-says", { x: x + 12, y: y + (more ? 50 : tall / 2 + 14) }, says),
+      more ? svg("text.box-says", { x: x + 12, y: y + 67 }, more) : "",
+      picture ? svg("image", { href: picture, x: x + wide - 82, y: y + 10, width: 72, height: 72 }) : "",
+    );
+  }
+
+  link(to, name, ...content) {
+    return svg(
+      "g.part",
+      {
+        role: "link",
+        tabindex: 0,
+        "aria-label": name,
+        onclick: () => this.go(to),
+        onkeydown: (event) => event.key === "Enter" && this.go(to),
+      },
+      content,
+    );
+  }
+
+  /** What the encoder has made goes into every cross-attention. */
+  memory([encoder, decoder], narrow) {
+    const targets = decoder.crosses.map((y) => decoder.y + y);
+    const from = { x: encoder.x + WIDE, y: encoder.y + encoder.top + 40 };
+    if (narrow) {
+      const side = decoder.x + WIDE + 26;
+      return [
+        svg("path.memory", { d: `M${from.x} ${from.y}H${side}V${Math.min(...targets)}` }),
+        targets.map((y) =>
+          svg("path.memory.arrow", { d: `M${side} ${y}H${decoder.x + WIDE - EDGE + 3}`, "marker-end": "url(#tip)" }),
+        ),
+      ];
+    }
+    const side = encoder.x + WIDE + 50;
+    const ends = [from.y, ...targets];
+    return [
+      svg("path.memory", { d: `M${from.x} ${from.y}H${side}` }),
+      svg("path.memory", { d: `M${side} ${Math.min(...ends)}V${Math.max(...ends)}` }),
+      targets.map((y) =>
+        svg("path.memory.arrow", { d: `M${side} ${y}H${decoder.x + EDGE - 3}`, "marker-end": "url(#tip)" }),
+      ),
+      svg("text.box-says", { x: side, y: Math.min(...ends) - 9, "text-anchor": "middle" }, "keys, values"),
+    ];
   }
 
   outputName() {
@@ -79,37 +237,6 @@ export class MapView extends View {
     return meta.classes
       ? `${meta.classes.length} classes`
       : `${meta.model.vocab_size?.toLocaleString("en") ?? ""} tokens to choose from`;
-  }
-
-  node(node, now, go) {
-    const [stack, layer, part] = node.id.split(".");
-    if (node.kind !== "attention") {
-      return this.part(NAMES.ff, SAYS.ff, null, go({ view: "block", layer: `${stack}.${layer}` }));
-    }
-    if (!this.trace.has(`${node.id}.pattern`)) return "";
-    const kind = `${stack} ${part}`;
-    const made = attentionOf(this.trace, node.id);
-    const picture = thumbnail(
-      { values: made.mixed("mean"), rows: made.nq, columns: made.nk },
-      "weight",
-      52,
-    );
-    return this.part(
-      NAMES[kind] ?? part,
-      `${SAYS[kind] ?? ""} · ${made.nHeads} heads`,
-      picture,
-      go({ view: "attention", block: node.id }),
-      node.id === now.block,
-    );
-  }
-
-  part(name, says, picture, open, chosen = false) {
-    return h(
-      "button",
-      { class: `part${chosen ? " chosen" : ""}`, onclick: open },
-      h("span.part-text", h("b", name), h("span.hint", says)),
-      picture,
-    );
   }
 
   table() {
@@ -122,7 +249,24 @@ export class MapView extends View {
     };
   }
 
-  say(now) {
-    return `Map of ${this.trace.layers.length} layers; chosen: ${now.block}`;
+  drawn() {
+    return this.drawing;
   }
+
+  say(now) {
+    return `Map of ${this.trace.layers.length} layers; chosen: ${blockName(now.block)}`;
+  }
+}
+
+function arrow(x, from, to) {
+  return svg("path.arrow", { d: `M${x} ${from}V${to + 2}`, "marker-end": "url(#tip)" });
+}
+
+/** The residual stream: past the parts of a sub-layer, into what adds. */
+function stream(from, to) {
+  const x = EDGE / 2;
+  return svg("path.stream", {
+    d: `M${WIDE / 2} ${from}H${x + 8}Q${x} ${from} ${x} ${from - 8}V${to + 8}Q${x} ${to} ${x + 8} ${to}H${EDGE - 3}`,
+    "marker-end": "url(#tip)",
+  });
 }

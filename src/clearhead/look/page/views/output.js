@@ -9,7 +9,9 @@ import { bdi, h, number, percent, slider } from "../dom.js";
 import { bars, check, line, step } from "../ledger.js";
 import { beamTree, nodeLedger } from "../beam.js";
 import { View } from "../view.js";
-import { bare, chips, labels, short } from "../words.js";
+import { bare, chips, guessed, labels, short } from "../words.js";
+
+const FEW = 8; // alternatives, before one asks for all
 
 export class OutputView extends View {
   static id = "output";
@@ -36,6 +38,13 @@ export class OutputView extends View {
     this.said = h("h2");
     this.note = h("p.hint");
     this.list = h("div");
+    this.found = h("p.hint", { role: "status" });
+    this.find = h("input", {
+      type: "search",
+      placeholder: "find a word",
+      "aria-label": "find a word among the alternatives",
+      oninput: () => this.search(),
+    });
     this.lens = h("div.lens");
     this.beam = h("div");
     this.heat = slider(
@@ -48,10 +57,17 @@ export class OutputView extends View {
       meta.classes ? this.classes(meta) : "",
       this.steps.length
         ? [
-            this.chips,
+            meta.steps?.length ? "" : this.chips,
             h(
               "div.pair",
-              h("section", this.said, this.note, this.heat, this.list),
+              h(
+                "section",
+                this.said,
+                this.note,
+                this.list,
+                h("div.tools", this.heat, h("label.field", this.find)),
+                this.found,
+              ),
               h("section", this.lens),
             ),
           ]
@@ -73,7 +89,21 @@ export class OutputView extends View {
         "p.hint",
         several ? "Each class is a yes or no of its own." : "Their probabilities sum to 1.",
       ),
-      bars(rows, { full: 1, shown: percent, label: "probability of each class" }),
+      bars(rows.slice(0, FEW + 2), { full: 1, shown: percent, label: "probability of each class" }),
+      rows.length > FEW + 2
+        ? h(
+            "button.quiet",
+            {
+              onclick: (event) => {
+                event.target.previousSibling.replaceWith(
+                  bars(rows, { full: 1, shown: percent, label: "probability of each class" }),
+                );
+                event.target.remove();
+              },
+            },
+            `all ${rows.length} classes`,
+          )
+        : "",
     );
   }
 
@@ -86,7 +116,8 @@ export class OutputView extends View {
     if (this.steps.length) this.drawStep(now);
     const { beam } = this.meta;
     const pick = (node) => this.go({ beam: node, ledger: true });
-    if (beam) this.beam.replaceChildren(...beamTree(beam, now, pick));
+    const room = this.element.clientWidth || 900;
+    if (beam) this.beam.replaceChildren(...beamTree(beam, now, pick, room));
   }
 
   drawStep(now) {
@@ -113,21 +144,55 @@ export class OutputView extends View {
       .join(" ");
     this.said.replaceChildren(
       ...(meta.steps?.length
-        ? [`Step ${place}: after `, bdi(before)]
-        : ["In the gap at ", String(here.row)]),
+        ? ["After ", h("b.followed", bdi(before)), ` · step ${place + 1}`]
+        : [`In the gap at place ${here.row + 1}`]),
     );
     const given = place < (meta.n_given ?? 0),
       plain = now.temperature === 1;
     this.note.textContent =
       (given ? "This word was given, not chosen. " : "") +
       (plain
-        ? "Probabilities of the 20 best words and of all the rest; together 1."
+        ? "The best words and all the rest; together 1."
         : `As shares of these ${here.top.length} words: ` +
           "below 1 the best of them gain, above 1 the others.");
-    this.list.replaceChildren(
-      bars(this.shares(now), { full: 1, shown: percent, label: "most likely words" }),
-    );
+    this.drawShares(now);
+    this.search();
     this.drawLens(here);
+  }
+
+  drawShares(now) {
+    const rows = this.shares(now);
+    const some = rows.filter((row, i) => i < FEW || row.rest || row.marked);
+    const rest = rows.length - some.length;
+    const all = this.all ? rows : some;
+    this.list.replaceChildren(
+      bars(all, { full: 1, shown: percent, label: "most likely words" }),
+      rest > 0 || this.all
+        ? h(
+            "button.quiet",
+            {
+              onclick: () => {
+                this.all = !this.all;
+                this.drawShares(this.state.now);
+              },
+            },
+            this.all ? "fewer" : `${rest} more`,
+          )
+        : "",
+    );
+  }
+
+  /** Where a word stands among the alternatives that this file holds. */
+  search() {
+    const wanted = this.find.value.trim().toLowerCase();
+    const here = this.current(this.state.now);
+    if (!wanted || !here) return this.found.replaceChildren();
+    const place = here.top.findIndex((guess) => guessed(guess).toLowerCase() === wanted);
+    const last = here.top.at(-1);
+    this.found.textContent =
+      place >= 0
+        ? `${guessed(here.top[place])} is number ${place + 1}, with ${percent(here.top[place].prob)}.`
+        : `Not among the ${here.top.length} best: less than ${percent(last.prob)}.`;
   }
 
   shares(now) {
@@ -136,7 +201,7 @@ export class OutputView extends View {
     const exps = here.top.map(({ logit }) => Math.exp((logit - here.max_logit) / now.temperature)),
       total = sum(exps);
     const rows = here.top.map(({ id, text, prob }, i) => ({
-      text: short(bare(text)) || "␣",
+      text: guessed({ text }),
       value: plain ? prob : exps[i] / total,
       marked: id === here.chosen.id,
     }));
@@ -155,9 +220,9 @@ export class OutputView extends View {
     const row = (layer, i) =>
       h(
         "tr",
-        h("th", { scope: "row" }, i === lens.length - 1 ? `${i} · last` : String(i)),
+        h("th", { scope: "row" }, i === lens.length - 1 ? `${i + 1} · last` : String(i + 1)),
         layer.map(({ text, prob }) => {
-          const cell = h("td", bdi(short(bare(text) || "␣", 14)), " ", h("small", percent(prob))),
+          const cell = h("td", bdi(short(guessed({ text }), 14)), " ", h("small", percent(prob))),
             { css, light } = palette("weight")[Math.round(200 * prob)];
           cell.style.background = css;
           cell.classList.add(light ? "on-light" : "on-dark");
@@ -188,7 +253,7 @@ export class OutputView extends View {
   say(now) {
     const here = this.current(now);
     return here
-      ? `Step ${now.step}: ${bare(here.chosen.text)}, ` +
+      ? `Step ${now.step + 1}: ${bare(here.chosen.text)}, ` +
           `probability ${percent(Math.exp(here.chosen.log_prob))}`
       : "";
   }
@@ -205,7 +270,7 @@ export class OutputView extends View {
     }
     const { top } = this.current(now);
     return {
-      caption: `step ${now.step}: the most likely words`,
+      caption: `step ${now.step + 1}: the most likely words`,
       rows: top.map(({ text }) => short(bare(text))),
       columns: ["score", "probability"],
       values: top.flatMap(({ logit, prob }) => [logit, prob]),
@@ -237,7 +302,7 @@ export class OutputView extends View {
       h(
         "p.cell-name",
         bdi(short(bare(chosen.text))),
-        h("small", `id ${chosen.id}, step ${now.step}`),
+        h("small", `id ${chosen.id}, step ${now.step + 1}`),
       ),
       step(
         "1  Its score",

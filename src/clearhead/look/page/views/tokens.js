@@ -7,7 +7,7 @@ import { bdi, choice, h, number, slider, svg } from "../dom.js";
 import { check, line, num, op, step } from "../ledger.js";
 import { Matrix } from "../matrix.js";
 import { View } from "../view.js";
-import { chips, labels } from "../words.js";
+import { labels } from "../words.js";
 
 const NAMES = { tokens: "Token", positions: "Position", types: "Segment", embedded: "Sum" };
 
@@ -15,8 +15,8 @@ export class TokensView extends View {
   static id = "tokens";
   static title = "Tokens & positions";
   static lead =
-    "Every token is a learned list of numbers. " +
-    "A second list, for its place, tells the model the order of words.";
+    "Every token is a learned list of numbers. A second list, for its place, tells the order. " +
+    "Look at the left of the sum: there the waves of the position shine through.";
 
   static available(trace) {
     return trace.stacks.some((stack) => trace.has(`${stack}.tokens`));
@@ -41,7 +41,11 @@ export class TokensView extends View {
         h(
           "section",
           h("h2", "How alike two positions are"),
-          h("p.hint", "Position · position: neighbours are alike, wherever they stand."),
+          h(
+            "p.hint",
+            "Position times position, for each pair of places: the diagonal is each with itself; " +
+              "neighbours are alike, wherever they stand.",
+          ),
           this.square.element,
         ),
       ),
@@ -83,7 +87,6 @@ export class TokensView extends View {
       sides.length > 1
         ? choice("Side", sides, trace.segmentOf(stack), (segment) => this.go({ segment, pos: 0 }))
         : "",
-      chips(list, { chosen: now.pos, pick: this.sets("pos") }),
     );
     this.drawStrips(now, list);
     this.drawCurve(now, list);
