@@ -5,34 +5,31 @@ import pytest
 
 from clearhead.look.html import page
 
-VIEWS = ["map", "tokens", "attention", "heads", "block", "alignment", "output"]
+VIEWS = ["sentence", "tour", "map", "tokens", "attention", "heads", "block", "alignment", "output"]
 
 
 def test_the_keyboard_alone_reaches_the_arithmetic_of_a_cell(visit, look_at):
-    tab = visit(look_at(), "#/map")
+    tab = visit(look_at(), "#/map?block=decoder.0.cross&head=0&q=0&k=0")
     for _ in range(40):
         tab.keyboard.press("Tab")
         if tab.evaluate("document.activeElement.textContent") == "Attention":
             break
     tab.keyboard.press("Enter")
     assert tab.locator("h1").inner_text() == "Attention"
-    for _ in range(40):
+    for _ in range(60):
         tab.keyboard.press("Tab")
         if tab.evaluate("document.activeElement.className") == "matrix-frame":
             break
     assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
-    for key in ["ArrowDown", "ArrowDown", "ArrowRight", ".", "]", "2"]:
+    for key in ["ArrowDown", "ArrowDown", "ArrowRight"]:
+        tab.keyboard.press(key)
+    assert tab.evaluate("[look.state.now.q, look.state.now.k]") == [2, 1]
+    assert "decoder.0.cross.0, row 2, column 1" in tab.locator(".cell-name").inner_text()
+    assert "It looks at" in tab.locator(".live[role=status]").inner_text()
+    for key in ["]", ",", ".", "2"]:
         tab.keyboard.press(key)
     now = tab.evaluate("look.state.now")
-    assert (now["q"], now["k"], now["head"], now["block"], now["stage"]) == (
-        2,
-        1,
-        1,
-        "decoder.1.cross",
-        2,
-    )
-    assert "head 1, row 2, column 1" in tab.locator(".cell-name").inner_text()
-    assert "It looks at" in tab.locator("[role=status]").inner_text()
+    assert (now["q"], now["block"], now["stage"]) == (2, "decoder.1.cross", 2)
     tab.keyboard.press("End")
     assert tab.evaluate("look.state.now.k") == 6
     tab.keyboard.press("Control+Home")
@@ -46,7 +43,7 @@ def test_the_keyboard_alone_reaches_the_arithmetic_of_a_cell(visit, look_at):
 
 
 def test_choosing_in_a_list_triggers_no_shortcut(visit, look_at):
-    tab = visit(look_at())
+    tab = visit(look_at(), "#/attention")
     tab.locator("select").first.focus()
     tab.keyboard.press("t")
     assert tab.evaluate("look.state.now.table") is False
@@ -71,7 +68,7 @@ def test_a_cell_is_as_dark_as_its_weight(visit, look_at):
     look = look_at()
     tab = visit(look, "#/attention?block=encoder.0.self&head=1&q=0&k=0", device_scale_factor=1)
     light = tab.evaluate("""() => {
-        const canvas = document.querySelector(".attention .stage:nth-child(4) canvas"), c = canvas.getContext("2d");
+        const canvas = document.querySelector(".attention .stage:nth-child(5) canvas"), c = canvas.getContext("2d");
         const w = canvas.width / 7, h = canvas.height / 7;
         return [...Array(49)].map((_, i) => {
             const [r, g, b] = c.getImageData((i % 7 + 0.5) * w, (Math.floor(i / 7) + 0.5) * h, 1, 1).data;
@@ -90,7 +87,8 @@ def test_every_view_of_every_family_fits_the_screen(visit, look_at, settings):
     names = tab.evaluate(
         "[...document.querySelectorAll('nav a')].map((link) => /\\w+/.exec(link.hash)[0])"
     )
-    assert len(names) >= 6
+    assert len(names) >= 8
+    assert names[:2] == ["sentence", "tour"]
     assert ("alignment" in names) == (not settings)
     for name in names:
         tab.evaluate("(view) => look.state.set({ view })", name)
@@ -98,12 +96,12 @@ def test_every_view_of_every_family_fits_the_screen(visit, look_at, settings):
             tab.set_viewport_size({"width": width, "height": 900})
             assert tab.evaluate("document.documentElement.scrollWidth") <= width, name
         assert tab.locator("h1").inner_text()
-        assert tab.locator(".lead").inner_text()
+        assert tab.locator(".lead, .says").first.text_content() or name == "tour"
         assert tab.evaluate("document.querySelectorAll('*').length") < 3_000, name
 
 
 def test_fingers_find_what_they_touch(visit, look_at):
-    tab = visit(look_at(), width=320)
+    tab = visit(look_at(), "#/attention?q=0&k=0", width=320)
     sizes = tab.locator(".stepper button, .choice button, nav a, .icon").evaluate_all(
         "(all) => all.map((one) => one.getBoundingClientRect().height)"
     )
@@ -117,7 +115,9 @@ def test_light_and_dark_follow_the_system_and_the_switch(visit, look_at):
         return tab.evaluate("""[getComputedStyle(document.documentElement).backgroundColor,
             document.querySelector(".attention > .matrix canvas").toDataURL()]""")
 
-    day, night = visit(look_at(), color_scheme="light"), visit(look_at(), color_scheme="dark")
+    day, night = (
+        visit(look_at(), "#/attention", color_scheme=scheme) for scheme in ("light", "dark")
+    )
     by_day, by_night = looks(day), looks(night)
     assert by_day[0] != by_night[0]
     assert by_day[1] != by_night[1]
@@ -153,7 +153,8 @@ def test_text_can_be_read_by_day_and_by_night(visit, look_at):
 def test_nothing_moves_where_motion_is_not_wanted(visit, look_at):
     tab = visit(look_at(), "#/output", reduced_motion="reduce")
     assert (
-        tab.evaluate("getComputedStyle(document.querySelector('.bar')).transitionDuration") == "0s"
+        tab.evaluate("getComputedStyle(document.querySelector('.bars .bar')).transitionDuration")
+        == "0s"
     )
 
 
@@ -175,9 +176,9 @@ def test_a_long_text_is_pooled_and_says_so(visit, look_at):
 @pytest.mark.parametrize("n_tokens", [9, 70])
 def test_what_may_not_be_seen_is_hatched_however_long_the_text(visit, look_at, n_tokens):
     look = look_at(n_target=n_tokens, family="decoder", n_decoder_layers=1, n_heads=1)
-    tab = visit(look, device_scale_factor=1)
+    tab = visit(look, "#/attention", device_scale_factor=1)
     above, below = tab.evaluate("""() => {
-        const canvas = document.querySelector(".attention .stage:nth-child(3) canvas");
+        const canvas = document.querySelector(".attention .stage:nth-child(4) canvas");
         const { width, height } = canvas, pen = canvas.getContext("2d");
         return [[0.6, 0.05], [0.05, 0.6]].map(([x, y]) => {
             const part = pen.getImageData(x * width, y * height, 0.3 * width, 0.3 * height).data;

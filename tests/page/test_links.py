@@ -3,7 +3,7 @@
 import pytest
 
 EVERYTHING = {
-    "view": "heads", "block": "decoder.1.cross", "head": 3, "q": 6, "k": 5, "stage": 2, "scale": False, "mask": False,
+    "view": "heads", "stop": "scale", "block": "decoder.1.cross", "head": 3, "q": 6, "k": 5, "stage": 2, "scale": False, "mask": False,
     "segment": "target", "pos": 4, "dim": 13, "layer": "decoder.1", "mix": "max", "sort": "entropy", "words": False,
     "aligner": "decoder.0.cross.2", "specials": True, "step": 3, "temperature": 0.7, "beam": "1.2", "frame": 0,
     "ledger": False, "table": True,
@@ -40,12 +40,12 @@ def test_zero_false_and_the_empty_text_are_values_like_others(visit, look):
 
 def test_back_and_forward_go_through_what_was_seen(visit, look):
     tab = visit(look)
-    tab.get_by_role("link", name="Heads").click()
-    tab.get_by_role("link", name="Block").click()
+    tab.get_by_role("link", name="Heads", exact=True).click()
+    tab.get_by_role("link", name="Block", exact=True).click()
     tab.go_back()
     assert tab.locator("h1").inner_text() == "Heads"
     tab.go_back()
-    assert tab.locator("h1").inner_text() == "Attention"
+    assert tab.locator("h1").inner_text() == "The sentence"
     tab.go_forward()
     assert tab.locator("h1").inner_text() == "Heads"
 
@@ -59,5 +59,5 @@ def test_no_address_breaks_the_page(visit, look):
 
 def test_a_link_to_a_cell_shows_that_cell(visit, look):
     tab = visit(look, "#/attention?block=encoder.1.self&head=2&q=4&k=3&stage=1")
-    assert "encoder.1.self, head 2, row 4, column 3" in tab.locator(".cell-name").inner_text()
+    assert "encoder.1.self.2, row 4, column 3" in tab.locator(".cell-name").inner_text()
     assert "q · k" in tab.locator(".attention > h2").inner_text()

@@ -101,12 +101,11 @@ def test_the_arithmetic_of_vectors_and_outputs_agrees_with_the_model(visit, look
 
 def test_rows_and_columns_are_not_swapped(visit, look_at):
     look = look_at(7, 23)
-    tab = visit(look, "#/attention?block=decoder.1.cross&q=20&k=5&table=true")
+    tab = visit(look, "#/attention?block=decoder.1.cross&head=0&q=20&k=5&table=true")
     assert tab.locator(".twin tbody tr").count() == 23
     assert tab.locator(".twin thead th").count() == 7
     row = tab.locator(".twin tbody tr").nth(20)
-    target = look.target[20].text.strip("▁"), look.predicted[20].text.strip("▁")
-    assert row.locator("th").inner_text().strip("·") == " → ".join(target)
+    assert row.locator("th").inner_text() == f"writing {look.predicted[20].text.strip('▁')}"
     shown = [float(cell.get_attribute("data-value")) for cell in row.locator("td").all()]
     np.testing.assert_allclose(
         shown, look.seen["decoder.1.cross.pattern"][0, 20].numpy(), atol=1e-7
@@ -148,12 +147,13 @@ def test_a_sentence_in_a_padded_batch_looks_as_alone(build, look_at, visit):
 
 def test_the_output_opens_at_the_first_token_that_was_chosen(visit, look_at):
     look = replace(look_at(family="decoder"), n_given=3)
-    tab = visit(look, "#/output")
-    pressed = tab.locator(".output .chip").evaluate_all(
+    tab = visit(look, "#/output?pos=0")
+    assert tab.evaluate("look.state.now.step") == 3
+    tab.evaluate("look.state.set({ step: 0 })")
+    pressed = tab.locator(".texts .chip").evaluate_all(
         "(all) => all.map((chip) => chip.getAttribute('aria-pressed'))"
     )
-    assert pressed.index("true") == 3
-    tab.evaluate("look.state.set({ step: 0 })")
+    assert pressed.index("true") == 0
     assert "given, not chosen" in tab.locator(".output .hint").first.inner_text()
 
 
@@ -172,8 +172,9 @@ def test_the_arithmetic_of_an_unlikely_token_is_its_own(visit, look_at):
 def test_texts_tokens_steps_and_search_are_those_of_the_translator(visit, translator):
     look = translator.look("the cat drinks water", beam=3)
     tab, meta = visit(look, "#/output"), look.meta()
-    assert tab.locator(".words").all_inner_texts() == [look.input, look.output]
-    assert tab.locator(".output .chip").count() == len(meta["steps"])
+    sides = tab.locator(".texts .chips")
+    assert sides.nth(0).locator(".chip").count() == len(look.source)
+    assert sides.nth(1).locator(".chip").count() == len(meta["steps"])
     won = tab.locator(".node.won").evaluate_all(
         "(nodes) => nodes.map((node) => node.querySelector('title').textContent)"
     )
@@ -182,6 +183,9 @@ def test_texts_tokens_steps_and_search_are_those_of_the_translator(visit, transl
     assert f"{last['total']:.3f}".replace("-", "−") in won[-1]
     for step in (0, len(meta["steps"]) - 1):
         tab.evaluate("(step) => look.state.set({ step })", step)
+        if more := tab.get_by_role("button", name="more"):
+            if more.count():
+                more.click()
         shown = tab.locator(".output .bars li").all_inner_texts()
         assert len(shown) == len(meta["steps"][step]["top"]) + 1
     tab.locator(".node.won").last.click()
@@ -190,6 +194,7 @@ def test_texts_tokens_steps_and_search_are_those_of_the_translator(visit, transl
 
 def test_temperature_moves_probabilities_and_keeps_their_sum(visit, translator):
     tab = visit(translator.look("the cat"), "#/output?temperature=0.5")
+    tab.get_by_role("button", name="more").click()
     shares = "[...document.querySelectorAll('.output .bars .bar')].map((bar) => parseFloat(bar.style.width))"
     cold = tab.evaluate(shares)
     assert sum(cold) == pytest.approx(100, abs=0.1)

@@ -39,7 +39,7 @@ FOR_SMALL_PAGE = ("embedded", "add", "norm")
 """What it is given as well where all of it takes no more than so many bytes."""
 FOR_TOUR = ("embedded", "add", "norm", "pre")
 """What it is given of the first layer in any case: the tour calculates with that layer."""
-SMALL = 1_600_000
+SMALL = 1_300_000
 N_UNITS = 12
 """Feed-forward units told of at each position."""
 

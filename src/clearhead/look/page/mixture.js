@@ -42,10 +42,6 @@ export function mixtureRows(attention, head, weights, { pick, out = () => false,
   });
   return [
     h("ul.mixture", rows),
-    h(
-      "div.sum-line",
-      h("span.name", "sum"),
-      strip(mixed(attention, head, weights), { tall: 40 }),
-    ),
+    h("div.sum-line", h("span.name", "sum"), strip(mixed(attention, head, weights), { tall: 40 })),
   ];
 }

@@ -231,7 +231,9 @@ export class Page {
       "]": set(layer(1)),
       ",": set((now) => ({ head: now.head - 1 })),
       ".": set((now) => ({ head: now.head + 1 })),
-      ...Object.fromEntries([0, 1, 2, 3, 4, 5].map((stage) => [String(stage), set(() => ({ stage }))])),
+      ...Object.fromEntries(
+        [0, 1, 2, 3, 4, 5].map((stage) => [String(stage), set(() => ({ stage }))]),
+      ),
       " ": () => this.view.forward?.() ?? this.nextWord(1),
       ArrowRight: () => this.view.forward?.() ?? this.nextWord(1),
       ArrowLeft: () => this.view.back?.() ?? this.nextWord(-1),
@@ -378,7 +380,7 @@ export function recallTheme() {
   }
 }
 
-/** Shows a trace. `window.look` is for the console: look.trace.tensor("decoder.1.cross.pattern"). */
+/** Shows a trace; `window.look` is for the console: look.trace.tensor("decoder.1.cross.v"). */
 export function showTrace(trace, root) {
   const page = new Page(trace, root);
   window.look = {

@@ -9,7 +9,9 @@ import { agreed, figure, Stop, vector, wordBars } from "./stop.js";
 /** A stop about one row of the first attention: the followed word asks, all words answer. */
 class Row extends Stop {
   static available(trace) {
-    return trace.has(`${trace.stacks[0]}.0.self.q`) && trace.has(`${trace.stacks[0]}.0.self.scores`);
+    return (
+      trace.has(`${trace.stacks[0]}.0.self.q`) && trace.has(`${trace.stacks[0]}.0.self.scores`)
+    );
   }
 
   /** What there is to draw: the row and its head. */
@@ -40,7 +42,10 @@ class Row extends Stop {
   door(now) {
     const q = this.follow(now);
     const to = { view: "attention", block: this.attention.id, head: this.head(now), q };
-    return { to: { ...to, segment: this.segment, pos: q, stage: this.stage }, name: "All words, all numbers" };
+    return {
+      to: { ...to, segment: this.segment, pos: q, stage: this.stage },
+      name: "All words, all numbers",
+    };
   }
 
   table(now) {
@@ -106,7 +111,10 @@ export class QueryKeyValue extends Row {
             h("h3", title),
             h("p.hint", says),
             spikes(values),
-            h("p.digits", `${number(values[0], 2)}  ${number(values[1], 2)}  … ${attention.dk} in all`),
+            h(
+              "p.digits",
+              `${number(values[0], 2)}  ${number(values[1], 2)}  … ${attention.dk} in all`,
+            ),
           );
         }),
       ),
@@ -147,7 +155,9 @@ export class Scores extends Row {
   update(now) {
     const { q, head, attention, scores, names, hidden } = this.row(now);
     const other =
-      this.picked?.q === q && this.picked.head === head ? this.picked.k : attention.strongest(head, q).k;
+      this.picked?.q === q && this.picked.head === head
+        ? this.picked.k
+        : attention.strongest(head, q).k;
     this.picture.replaceChildren(
       wordBars(names, scores, {
         signed: true,
@@ -207,8 +217,11 @@ export class Scale extends Row {
     );
     this.result = h("div");
     this.tries.append(
-      h("p", `Drag. In the middle stands this model's own √${this.attention.dk}; to the left ` +
-        "less and less is divided, to the right more."),
+      h(
+        "p",
+        `Drag. In the middle stands this model's own √${this.attention.dk}; to the left ` +
+          "less and less is divided, to the right more.",
+      ),
       this.control,
       this.result,
     );
@@ -370,10 +383,16 @@ export class Softmax extends Row {
     this.result.replaceChildren(
       h(
         "div.figures",
-        figure(percent(shares[this.raised]), `the share of ${names[this.raised]}`, shares[this.raised]),
+        figure(
+          percent(shares[this.raised]),
+          `the share of ${names[this.raised]}`,
+          shares[this.raised],
+        ),
         figure(number(sum(shares), 3), "all shares together", sum(shares)),
       ),
-      this.more ? h("p.hint", `The sum of all powers is now ${number(total, 2)} times the largest.`) : agreed(shares[this.raised], weights[this.raised], 1e-5),
+      this.more
+        ? h("p.hint", `The sum of all powers is now ${number(total, 2)} times the largest.`)
+        : agreed(shares[this.raised], weights[this.raised], 1e-5),
     );
   }
 }

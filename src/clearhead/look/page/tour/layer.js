@@ -42,7 +42,9 @@ export class Mixture extends Stop {
     const key = `${q} ${head}`;
     if (this.key !== key) this.out = new Set();
     this.key = key;
-    const row = Array.from(attention.weights(head).subarray(q * attention.nk, (q + 1) * attention.nk));
+    const row = Array.from(
+      attention.weights(head).subarray(q * attention.nk, (q + 1) * attention.nk),
+    );
     const kept = row.map((w, i) => (this.out.has(i) ? 0 : w));
     const total = sum(kept) || 1;
     const weights = kept.map((w) => w / (this.out.size ? total : 1));
@@ -113,10 +115,13 @@ export class Heads extends Stop {
     const q = (this.followed = this.follow(now));
     const all = trace.tensor(`${attention.id}.head_outputs`);
     const [count, rows, width] = all.shape;
-    const of = (head) => all.data.subarray((head * rows + q) * width, (head * rows + q + 1) * width);
+    const of = (head) =>
+      all.data.subarray((head * rows + q) * width, (head * rows + q + 1) * width);
     const heads = Array.from({ length: count }, (_, head) => head);
     const total = (keep) =>
-      Array.from({ length: width }, (_, dim) => sum(heads.filter(keep).map((head) => of(head)[dim])));
+      Array.from({ length: width }, (_, dim) =>
+        sum(heads.filter(keep).map((head) => of(head)[dim])),
+      );
     const whole = total(() => true);
     const made = total((head) => !this.silent.has(head));
     const range = domain(whole, "signed");
@@ -207,7 +212,9 @@ export class AddNorm extends Stop {
       ],
       "Then the numbers are moved to a mean of 0 and a deviation of 1, so that they neither grow " +
         "nor vanish from layer to layer. " +
-        (this.meta.model.norm === "pre" ? "In this model the next part does so before it reads." : ""),
+        (this.meta.model.norm === "pre"
+          ? "In this model the next part does so before it reads."
+          : ""),
     ];
   }
 
@@ -236,7 +243,10 @@ export class AddNorm extends Stop {
       h("div.sign-line", "+"),
       vector(["attention", h("small", "what it adds")], added, { tall: 30, range }),
       h("div.sign-line", "="),
-      vector(["sum", h("small", `deviation ${number(deviation(made), 2)}`)], made, { tall: 30, range }),
+      vector(["sum", h("small", `deviation ${number(deviation(made), 2)}`)], made, {
+        tall: 30,
+        range,
+      }),
       h("div.sign-line", this.normed ? "normalised" : "not normalised"),
       vector(["goes on", h("small", `deviation ${number(spread, 2)}`)], result, { tall: 40 }),
     );
@@ -255,7 +265,11 @@ export class AddNorm extends Stop {
       h(
         "div.figures",
         figure(number(alike, 3), "likeness of the sum to the vector before", alike),
-        figure(number(spread, 2), `deviation at the end; its mean is ${number(average, 2)}`, spread),
+        figure(
+          number(spread, 2),
+          `deviation at the end; its mean is ${number(average, 2)}`,
+          spread,
+        ),
       ),
     );
   }
@@ -266,7 +280,8 @@ export class AddNorm extends Stop {
     const shift = this.trace.tensor(`${this.normId}.norm_bias`)?.data;
     const average = mean(values);
     const spread = Math.sqrt(
-      sum(values.map((x) => (x - average) ** 2)) / values.length + (this.meta.model.norm_eps ?? 1e-5),
+      sum(values.map((x) => (x - average) ** 2)) / values.length +
+        (this.meta.model.norm_eps ?? 1e-5),
     );
     return values.map((x, i) => ((x - average) / spread) * (gain?.[i] ?? 1) + (shift?.[i] ?? 0));
   }
@@ -327,10 +342,11 @@ export class FeedForward extends Stop {
       [
         "After words have looked at each other, each is worked on alone. A small network widens ",
         this.word(now),
-        ` from ${width} to ${hidden.toLocaleString("en")} numbers, lets only some of them pass, and ` +
+        ` from ${width} to ${hidden.toLocaleString("en")} numbers, lets only some pass, and ` +
           `narrows it to ${width} again.`,
       ],
-      `Each square is one of these units. ${activation === "relu" ? "ReLU makes" : "The activation makes"} ` +
+      "Each square is one of these units. " +
+        `${activation === "relu" ? "ReLU makes" : "The activation makes"} ` +
         "what is below zero silent: a unit is on for some words and off for others, as if each " +
         "asked a question of its own.",
     ];
@@ -349,17 +365,29 @@ export class FeedForward extends Stop {
     const grid = new Float32Array(rows * columns).fill(0);
     grid.set(values);
     const range = domain(this.trace.vector(`${this.layer}.ff.pre`, q), "signed");
-    const drawn = thumbnail({ values: grid, rows, columns }, "signed", 560, (560 * rows) / columns, range);
+    const drawn = thumbnail(
+      { values: grid, rows, columns },
+      "signed",
+      560,
+      (560 * rows) / columns,
+      range,
+    );
     drawn.classList.add("units");
     const on = Array.from(values, (x) => x > 0);
     const share = mean(on.map((x) => (x ? 0 : 1)));
     const alike = this.tokens.map((_, i) => {
       const other = Array.from(this.units(i), (x) => x > 0);
-      return sum(other.map((x, unit) => (x && on[unit] ? 1 : 0))) / Math.max(1, sum(on.map(Number)));
+      return (
+        sum(other.map((x, unit) => (x && on[unit] ? 1 : 0))) / Math.max(1, sum(on.map(Number)))
+      );
     });
     this.picture.replaceChildren(drawn);
     this.tries.replaceChildren(
-      h("p", "Switch the activation off: every unit speaks, and three matrices in a row would be no more than one."),
+      h(
+        "p",
+        "Switch the activation off: every unit speaks, and two matrices in a row would be no more " +
+          "than one.",
+      ),
       toggle(this.meta.model.activation.replace("relu", "ReLU"), this.active, (active) => {
         this.active = active;
         this.update(this.state.now);
@@ -424,7 +452,9 @@ export class Stack extends Stop {
     const count = this.layers.length;
     return [
       `That was one layer: words look at each other, then each thinks for itself. The same ` +
-        `happens ${count === 1 ? "once in this model" : `${count} times, each time with other weights`}.`,
+        (count === 1
+          ? "happens once in this model."
+          : `happens ${count} times, each time with other weights.`),
       [
         "Layer by layer the vector of ",
         this.word(now),
@@ -457,14 +487,19 @@ export class Stack extends Stop {
             "li",
             { class: depth === this.depth ? "here" : null },
             values
-              ? vector(depth ? blockName(this.layers[depth - 1]) : "as it came in", values, { tall: 22 })
+              ? vector(depth ? blockName(this.layers[depth - 1]) : "as it came in", values, {
+                  tall: 22,
+                })
               : "",
           );
         }).reverse(),
       ),
       h("h3", "What has arrived in it so far"),
       wordBars(this.tokens, shares, { full: 1, chosen: q }),
-      h("p.hint", "Attention followed back through the layers, half of each kept as it was (rollout)."),
+      h(
+        "p.hint",
+        "Attention followed back through the layers, half of each kept as it was (rollout).",
+      ),
     );
     const first = this.after(0, q);
     const alike = first ? cosine(first, this.after(this.depth, q)) : NaN;

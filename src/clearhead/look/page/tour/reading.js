@@ -287,7 +287,10 @@ export class Positions extends Stop {
             : "",
         ),
       ),
-      h("p.hint", `Numbers ${dims.map((dim) => dim + 1).join(", ")} of the ${width}, place by place.`),
+      h(
+        "p.hint",
+        `Numbers ${dims.map((dim) => dim + 1).join(", ")} of the ${width}, place by place.`,
+      ),
     );
   }
 

@@ -65,7 +65,7 @@ export class Mask extends Writes {
           "words that come later: "
         : "This model writes, and no word may look at those that come later: ") +
         "they are not there yet. In training they are, and would give the answer away.",
-      "So scores of later words are set to −∞ before the softmax, and e to the power of −∞ is 0. " +
+      "So the scores of later words are set to −∞ before the softmax, and e to that power is 0. " +
         "Rows write, columns are read; hatched is what may not be seen.",
     ];
   }
@@ -155,11 +155,7 @@ export class Decoder extends Writes {
       h("p", "Choose a word that was written: where did it look?"),
       h(
         "div.figures",
-        figure(
-          percent(best),
-          ["at ", bdi(text(made.keys[weights.indexOf(best)]))],
-          best,
-        ),
+        figure(percent(best), ["at ", bdi(text(made.keys[weights.indexOf(best)]))], best),
       ),
     );
   }
@@ -168,14 +164,24 @@ export class Decoder extends Writes {
     const id = favouriteCross(this.trace);
     const head = favouriteHead(this.trace, attentionOf(this.trace, id));
     return {
-      to: { view: "attention", block: id, head, q: this.at(now), segment: "target", pos: this.at(now) },
+      to: {
+        view: "attention",
+        block: id,
+        head,
+        q: this.at(now),
+        segment: "target",
+        pos: this.at(now),
+      },
       name: "This attention in full",
     };
   }
 
   table() {
     const made = attentionOf(this.trace, favouriteCross(this.trace));
-    return made.table("cross-attention", made.weights(favouriteHead(this.trace, made)), { q: 0, k: 0 });
+    return made.table("cross-attention", made.weights(favouriteHead(this.trace, made)), {
+      q: 0,
+      k: 0,
+    });
   }
 }
 
@@ -200,7 +206,11 @@ export class NextWord extends Writes {
     );
     this.result = h("div");
     this.tries.append(
-      h("p", "Drag the temperature. Below 1 the best gain, above 1 the others; at 1 this is what the model said."),
+      h(
+        "p",
+        "Drag the temperature. Below 1 the best gain, above 1 the others; " +
+          "at 1 this is what the model said.",
+      ),
       this.control,
       this.result,
     );
@@ -233,7 +243,9 @@ export class NextWord extends Writes {
         chosen: top.findIndex(({ id }) => id === step.chosen.id),
         note: (i) => (top[i] ? `logit ${number(top[i].logit, 2)}` : ""),
       }),
-      plain ? "" : h("p.hint", `As shares of the ${step.top.length} best; the outline is the model's own.`),
+      plain
+        ? ""
+        : h("p.hint", `As shares of the ${step.top.length} best; the outline is the model's own.`),
     );
     this.result.replaceChildren(
       h(
@@ -284,8 +296,11 @@ export class Again extends Writes {
     return [
       "The chosen word is put behind the others, and everything begins again: the decoder reads " +
         "one word more and says the next.",
-      (ended ? "It goes on until the model says “end”. " : "It goes on until the model says “end” or has no room left. ") +
-        "There is no plan and no memory but what is written. That is the whole machine: now you have seen it.",
+      (ended
+        ? "It goes on until the model says “end”. "
+        : "It goes on until the model says “end” or has no room left. ") +
+        "There is no plan and no memory but what is written. " +
+        "That is the whole machine: now you have seen it.",
     ];
   }
 
@@ -321,17 +336,19 @@ export class Again extends Writes {
         h(
           "span.so-far",
           h("small", String(row + 1 - first)),
-          said.slice(Math.max(0, row - 12), row).map((token, i, list) => [
-            inside(list, i) ? "" : " ",
-            bdi(text(token)),
-          ]),
+          said
+            .slice(Math.max(0, row - 12), row)
+            .map((token, i, list) => [inside(list, i) ? "" : " ", bdi(text(token))]),
           inside(said, row) ? "" : " ",
           h("b", bdi(text(said[row]))),
         ),
         h("span.value", percent(Math.exp(steps[row].chosen.log_prob))),
       );
     this.picture.replaceChildren(
-      h("ol.again", Array.from({ length: this.until - from }, (_, i) => line(from + i))),
+      h(
+        "ol.again",
+        Array.from({ length: this.until - from }, (_, i) => line(from + i)),
+      ),
     );
     const total = sum(steps.slice(first, this.until).map(({ chosen }) => chosen.log_prob));
     this.result.replaceChildren(
@@ -366,8 +383,9 @@ export class Verdict extends Stop {
           "model knows what fits.",
       ];
     return [
-      `The vectors of all words become one, and that becomes a score for each of ${classes.length} ` +
-        `classes. ${several ? "Each is a yes or no of its own." : "Softmax makes shares of 1 of them."}`,
+      "The vectors of all words become one, and that becomes a score for each of " +
+        `${classes.length} classes. ` +
+        (several ? "Each is a yes or no of its own." : "Softmax makes shares of 1 of them."),
       "Which words carry the verdict? Attention says where the model looked, not why. The honest " +
         "test is to take a word away and ask again; that was done here for every word.",
     ];
@@ -378,7 +396,11 @@ export class Verdict extends Stop {
     if (!classes) {
       const top = gaps[0].top.slice(0, 8);
       this.picture.replaceChildren(
-        wordBars(top.map((guess) => text(guess)), top.map(({ prob }) => prob), { full: 1, chosen: 0 }),
+        wordBars(
+          top.map((guess) => text(guess)),
+          top.map(({ prob }) => prob),
+          { full: 1, chosen: 0 },
+        ),
       );
       this.tries.replaceChildren(
         h("p", "Look at the words in Output."),
@@ -389,7 +411,8 @@ export class Verdict extends Stop {
     const gone = this.gone === undefined ? null : removal[this.gone];
     const best = classes[0];
     const probs = classes.slice(0, 6).map(({ prob }) => prob);
-    if (gone && classes.length === 2 && !this.meta.several) probs.splice(0, 2, gone.prob, 1 - gone.prob);
+    if (gone && classes.length === 2 && !this.meta.several)
+      probs.splice(0, 2, gone.prob, 1 - gone.prob);
     else if (gone) probs[0] = gone.prob;
     this.picture.replaceChildren(
       h(

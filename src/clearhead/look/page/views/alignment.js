@@ -85,7 +85,8 @@ export class AlignmentView extends View {
     this.about = h("p.hint");
     this.large = new Matrix({
       pick: ({ row, column }, push) => this.pick(row, column, push),
-      hover: (at) => this.ribbons.shown && this.ribbons.over(at && { side: "target", place: at.row }),
+      hover: (at) =>
+        this.ribbons.shown && this.ribbons.over(at && { side: "target", place: at.row }),
     });
     this.links = h("code.links");
     this.element = h(

@@ -43,11 +43,7 @@ export class AttentionView extends View {
     this.stageButtons = STAGES.map(([name, says], stage) =>
       h(
         "div.stage",
-        h(
-          "button.stage-name",
-          { title: says, onclick: () => this.go({ stage }) },
-          h("span", name),
-        ),
+        h("button.stage-name", { title: says, onclick: () => this.go({ stage }) }, h("span", name)),
         this.small[stage - 1]?.element ?? h("div.stage-vector"),
       ),
     );
@@ -124,7 +120,7 @@ export class AttentionView extends View {
     });
   }
 
-  /** Where it begins, with the vectors of the chosen words, and where it ends, with their mixture. */
+  /** Where it begins, with vectors of the chosen words, and where it ends, with a mixture. */
   drawVectors(stage, made, now) {
     const asks = made.rowLabels[now.q],
       answers = made.columnLabels[now.k];

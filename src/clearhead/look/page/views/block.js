@@ -49,9 +49,7 @@ export class BlockView extends View {
     const { trace } = this;
     const row = this.row(now);
     const layers = trace.layers.map((layer) => [layer, blockName(layer)]);
-    this.tools.replaceChildren(
-      select("Layer", layers, now.layer, this.sets("layer")),
-    );
+    this.tools.replaceChildren(select("Layer", layers, now.layer, this.sets("layer")));
     this.cards.replaceChildren(...sublayers(trace, now.layer).map((sub) => this.card(sub, row)));
     for (const [id, { matrix, what }] of this.strips)
       if (id.startsWith(`${now.layer}.`)) matrix.show(what());

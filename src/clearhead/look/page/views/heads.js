@@ -197,7 +197,9 @@ export class HeadsView extends View {
     this.name.textContent = `${blockName(now.block)}, ${now.mix || headName(now.head)}`;
     this.about.textContent =
       SAYS[now.mix] ??
-      (this.role(now.block, now.head) ? `This head ${said(this.role(now.block, now.head))}. ` : "") +
+      (this.role(now.block, now.head)
+        ? `This head ${said(this.role(now.block, now.head))}. `
+        : "") +
         `Spread ${number(traits.entropy, 2)} of 1 · to itself ${number(traits.itself, 2)} · ` +
         `to the token before ${number(traits.previous, 2)} · ` +
         `to special tokens ${number(traits.special, 2)}`;

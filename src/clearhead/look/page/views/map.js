@@ -49,7 +49,11 @@ export class MapView extends View {
     const placed = columns.map((column, i) => ({
       ...column,
       x: narrow ? 12 : 24 + i * (WIDE + 100),
-      y: narrow ? (i === columns.length - 1 ? 10 : height - column.height - 10) : height - column.height - 10,
+      y: narrow
+        ? i === columns.length - 1
+          ? 10
+          : height - column.height - 10
+        : height - column.height - 10,
     }));
     const drawing = svg(
       "svg.figure-map",
@@ -58,7 +62,15 @@ export class MapView extends View {
         "defs",
         svg(
           "marker",
-          { id: "tip", viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" },
+          {
+            id: "tip",
+            viewBox: "0 0 8 8",
+            refX: 6,
+            refY: 4,
+            markerWidth: 7,
+            markerHeight: 7,
+            orient: "auto",
+          },
           svg("path.tip", { d: "M0 0.5L7 4L0 7.5z" }),
         ),
       ),
@@ -76,15 +88,30 @@ export class MapView extends View {
     const segment = trace.segmentOf(stack);
     const count = trace.tokens(segment).length;
     const layers = trace.layers.filter((layer) => layer.startsWith(`${stack}.`));
-    const output = meta.graph.some(
-      (node) => node.kind === "output" && node.id.startsWith(stack),
-    );
+    const output = meta.graph.some((node) => node.kind === "output" && node.id.startsWith(stack));
     const steps = [
-      { kind: "end", name: `${count} tokens`, says: segment === "source" ? "what is read" : "what is written so far", go: { view: "tokens", segment } },
-      { kind: "end", name: "Token + position", says: `${meta.model.d_model} numbers for each`, go: { view: "tokens", segment } },
+      {
+        kind: "end",
+        name: `${count} tokens`,
+        says: segment === "source" ? "what is read" : "what is written so far",
+        go: { view: "tokens", segment },
+      },
+      {
+        kind: "end",
+        name: "Token + position",
+        says: `${meta.model.d_model} numbers for each`,
+        go: { view: "tokens", segment },
+      },
       ...layers.map((layer) => ({ layer, inner: this.inner(layer) })),
       ...(output
-        ? [{ kind: "end", name: this.outputName(), says: "the last vectors become scores", go: { view: "output" } }]
+        ? [
+            {
+              kind: "end",
+              name: this.outputName(),
+              says: "the last vectors become scores",
+              go: { view: "output" },
+            },
+          ]
         : []),
     ];
     const tall = (step) =>
@@ -103,7 +130,11 @@ export class MapView extends View {
       y -= GAP;
     });
     drawn.parts.push(
-      svg("text.stack-name", { x: EDGE, y: 14 }, stack === "encoder" ? "Encoder: reads" : "Decoder: writes"),
+      svg(
+        "text.stack-name",
+        { x: EDGE, y: 14 },
+        stack === "encoder" ? "Encoder: reads" : "Decoder: writes",
+      ),
     );
     return drawn;
   }
@@ -157,7 +188,8 @@ export class MapView extends View {
     const [name, says] = NAMES[`${stack} ${node.id.split(".")[2]}`] ?? [node.id, ""];
     const go = { view: "attention", block: node.id };
     const chosen = node.id === this.now.block;
-    if (!this.trace.has(`${node.id}.pattern`)) return this.box({ kind: "attention", name, says, go }, box);
+    if (!this.trace.has(`${node.id}.pattern`))
+      return this.box({ kind: "attention", name, says, go }, box);
     const made = attentionOf(this.trace, node.id);
     const picture = thumbnail(
       { values: made.mixed("mean"), rows: made.nq, columns: made.nk },
@@ -176,7 +208,14 @@ export class MapView extends View {
     return this.link(
       go,
       [name, says, more].filter(Boolean).join(", "),
-      svg("rect", { class: `box ${kind}${chosen ? " chosen" : ""}`, x, y, width: wide, height: tall, rx: 9 }),
+      svg("rect", {
+        class: `box ${kind}${chosen ? " chosen" : ""}`,
+        x,
+        y,
+        width: wide,
+        height: tall,
+        rx: 9,
+      }),
       svg(
         "text",
         {
@@ -189,7 +228,9 @@ export class MapView extends View {
       ),
       middle ? "" : svg("text.box-says", { x: x + 12, y: y + (more ? 50 : tall / 2 + 14) }, says),
       more ? svg("text.box-says", { x: x + 12, y: y + 67 }, more) : "",
-      picture ? svg("image", { href: picture, x: x + wide - 82, y: y + 10, width: 72, height: 72 }) : "",
+      picture
+        ? svg("image", { href: picture, x: x + wide - 82, y: y + 10, width: 72, height: 72 })
+        : "",
     );
   }
 
@@ -216,7 +257,10 @@ export class MapView extends View {
       return [
         svg("path.memory", { d: `M${from.x} ${from.y}H${side}V${Math.min(...targets)}` }),
         targets.map((y) =>
-          svg("path.memory.arrow", { d: `M${side} ${y}H${decoder.x + WIDE - EDGE + 3}`, "marker-end": "url(#tip)" }),
+          svg("path.memory.arrow", {
+            d: `M${side} ${y}H${decoder.x + WIDE - EDGE + 3}`,
+            "marker-end": "url(#tip)",
+          }),
         ),
       ];
     }
@@ -226,9 +270,16 @@ export class MapView extends View {
       svg("path.memory", { d: `M${from.x} ${from.y}H${side}` }),
       svg("path.memory", { d: `M${side} ${Math.min(...ends)}V${Math.max(...ends)}` }),
       targets.map((y) =>
-        svg("path.memory.arrow", { d: `M${side} ${y}H${decoder.x + EDGE - 3}`, "marker-end": "url(#tip)" }),
+        svg("path.memory.arrow", {
+          d: `M${side} ${y}H${decoder.x + EDGE - 3}`,
+          "marker-end": "url(#tip)",
+        }),
       ),
-      svg("text.box-says", { x: side, y: Math.min(...ends) - 9, "text-anchor": "middle" }, "keys, values"),
+      svg(
+        "text.box-says",
+        { x: side, y: Math.min(...ends) - 9, "text-anchor": "middle" },
+        "keys, values",
+      ),
     ];
   }
 
@@ -266,7 +317,9 @@ function arrow(x, from, to) {
 function stream(from, to) {
   const x = EDGE / 2;
   return svg("path.stream", {
-    d: `M${WIDE / 2} ${from}H${x + 8}Q${x} ${from} ${x} ${from - 8}V${to + 8}Q${x} ${to} ${x + 8} ${to}H${EDGE - 3}`,
+    d:
+      `M${WIDE / 2} ${from}H${x + 8}Q${x} ${from} ${x} ${from - 8}` +
+      `V${to + 8}Q${x} ${to} ${x + 8} ${to}H${EDGE - 3}`,
     "marker-end": "url(#tip)",
   });
 }
