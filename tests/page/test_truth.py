@@ -183,9 +183,8 @@ def test_texts_tokens_steps_and_search_are_those_of_the_translator(visit, transl
     assert f"{last['total']:.3f}".replace("-", "−") in won[-1]
     for step in (0, len(meta["steps"]) - 1):
         tab.evaluate("(step) => look.state.set({ step })", step)
-        if more := tab.get_by_role("button", name="more"):
-            if more.count():
-                more.click()
+        if tab.get_by_role("button", name="more").count():
+            tab.get_by_role("button", name="more").click()
         shown = tab.locator(".output .bars li").all_inner_texts()
         assert len(shown) == len(meta["steps"][step]["top"]) + 1
     tab.locator(".node.won").last.click()

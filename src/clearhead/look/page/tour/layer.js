@@ -385,8 +385,8 @@ export class FeedForward extends Stop {
     this.tries.replaceChildren(
       h(
         "p",
-        "Switch the activation off: every unit speaks, and two matrices in a row would be no more " +
-          "than one.",
+        "Switch the activation off: every unit speaks, and two matrices in a row would be " +
+          "no more than one.",
       ),
       toggle(this.meta.model.activation.replace("relu", "ReLU"), this.active, (active) => {
         this.active = active;

@@ -119,8 +119,8 @@ export class Decoder extends Writes {
     return [
       "The decoder has layers of the same kind. It reads what it has written so far, shifted by " +
         "one place: at “start” it must say the first word, at the first word the second.",
-      "In every layer there is a second attention, the cross-attention: its queries come from " +
-        "what is being written, its keys and values from the encoder. Here the languages meet.",
+      "In every layer there is a second attention, the cross-attention. What is being written " +
+        "asks the queries; keys and values are those of the encoder. Here the languages meet.",
     ];
   }
 

@@ -21,7 +21,7 @@ export class MapView extends View {
   static id = "map";
   static title = "Map";
   static lead =
-    "Text enters below and leaves above. Each vector runs along the stream, the line at the side; " +
+    "Text enters below and leaves above. Each vector runs along the stream, the blue line; " +
     "every part reads it and adds to it. Choose a part to look inside.";
 
   constructor(trace, state) {

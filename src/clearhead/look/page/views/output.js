@@ -191,7 +191,7 @@ export class OutputView extends View {
     const last = here.top.at(-1);
     this.found.textContent =
       place >= 0
-        ? `${guessed(here.top[place])} is number ${place + 1}, with ${percent(here.top[place].prob)}.`
+        ? `Number ${place + 1} among the alternatives, with ${percent(here.top[place].prob)}.`
         : `Not among the ${here.top.length} best: less than ${percent(last.prob)}.`;
   }
 
