@@ -42,7 +42,7 @@ def translate(
     ] = None,
     protect: Annotated[
         list[str] | None,
-        typer.Option(metavar="KINDS", help="numbers, tags or urls: copied unchanged."),
+        typer.Option(metavar="KINDS", help="numbers, tags, urls or emoji: copied unchanged."),
     ] = None,
     on_too_long: Annotated[
         Literal["split", "truncate", "error"],

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from clearhead import __version__
 from clearhead.errors import ClearheadError, RequestError
 from clearhead.look.html import PAGE
-from clearhead.serve import own
+from clearhead.serve import libretranslate, openai, own, tei
 from clearhead.serve.door import Door
 from clearhead.serve.meter import Gate, Meter
 from clearhead.serve.models import Load, Shelf
@@ -27,6 +27,12 @@ from clearhead.tasks import load
 
 RETRY = "1"
 """Seconds after which a client that was told to slow down may ask again."""
+TEI_KINDS = {
+    "busy": "Overloaded",
+    "empty": "Empty",
+    "draining": "Unhealthy",
+    "unloadable": "Unhealthy",
+}
 TYPES = {
     ".js": "text/javascript",
     ".css": "text/css",
@@ -41,12 +47,23 @@ def error_body(path: str, error: RequestError) -> dict[str, Any]:
     if path.startswith("/v1/"):
         kind = "server_error" if error.status >= 500 else "invalid_request_error"
         return {"error": {"message": whole, "type": kind, "param": None, "code": error.code}}
+    if path in tei.PATHS:
+        kind = TEI_KINDS.get(error.code, "Validation" if error.status < 500 else "Backend")
+        return {"error": whole, "error_type": kind}
+    if path in libretranslate.PATHS:
+        return {"error": whole}
     return {"error": str(error), "advice": error.advice, "code": error.code}
+
+
+def status_of(path: str, error: RequestError) -> int:
+    """LibreTranslate's clients know a wrong key by another status."""
+    is_wrong_key = error.code == "invalid_api_key" and path in libretranslate.PATHS
+    return 403 if is_wrong_key else error.status
 
 
 def answered(path: str, error: RequestError) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body of a refusal; nothing that was sent is repeated as it was."""
-    status = error.status
+    status = status_of(path, error)
     headers = {"content-type": "application/json"}
     if status in (429, 503):
         headers |= {"retry-after": RETRY, "retry-after-ms": f"{RETRY}000"}
@@ -86,7 +103,8 @@ def create_app(settings: ServerSettings, load: Load = load) -> Door:
         app.add_middleware(
             CORSMiddleware, allow_origins=settings.origins, allow_methods=["*"], allow_headers=["*"]
         )
-    app.include_router(own.routes(work))
+    for api in (own, libretranslate, openai, tei):
+        app.include_router(api.routes(work))
     add_health(app, work)
     add_page(app)
     return Door(app, work, answered)
@@ -98,6 +116,10 @@ def add_health(app: FastAPI, work: Work) -> None:
         """Whether the process lives."""
         return {"status": "ok"}
 
+    app.get("/health", tags=["health"])(healthz)
+    app.get("/v2/health/live", tags=["health"])(healthz)
+
+    @app.get("/v2/health/ready", tags=["health"])
     @app.get("/readyz", tags=["health"])
     async def readyz() -> JSONResponse:
         """Whether it takes requests: models are loaded, their threads live, it is not stopping."""

@@ -37,6 +37,7 @@ SAFETENSORS = "application/octet-stream"
 
 Text = Annotated[str, Field(max_length=LIMITS.characters)]
 Texts = Annotated[list[Text], Field(max_length=LIMITS.texts)]
+Term = Annotated[str, Field(min_length=1, max_length=100)]
 Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=LONGEST)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -82,8 +83,8 @@ class TranslateRequest(Decoding):
     text: Text | Texts
     prefix_ids: Ids = []
     """Tokens that the translation begins with: to go on from a chosen word."""
-    glossary: Annotated[dict[Text, Text], Field(max_length=100)] = {}
-    protect: Annotated[list[Literal["numbers", "tags", "urls"]], Field(max_length=3)] = []
+    glossary: Annotated[dict[Text, Term], Field(max_length=20)] = {}
+    protect: Annotated[list[Literal["numbers", "tags", "urls", "emoji"]], Field(max_length=4)] = []
     on_too_long: Literal["split", "truncate", "error"] = "split"
     align: bool = False
     """Also say which source word each word was made from."""

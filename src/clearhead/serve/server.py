@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from multiprocessing.context import SpawnProcess
 
 import torch
@@ -41,11 +42,6 @@ class Server(uvicorn.Server):
         self.door, self.settings = door, settings
         self.draining: asyncio.Task[None] | None = None
 
-    def install_signal_handlers(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in SIGNALS:
-            loop.add_signal_handler(number, self.stop)
-
     def stop(self) -> None:
         """Drain; told a second time, end at once."""
         if self.draining:
@@ -64,7 +60,10 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     async def serve_on(self, listening: socket.socket) -> None:
-        self.install_signal_handlers()
+        if threading.current_thread() is threading.main_thread():  # others hear no signals
+            loop = asyncio.get_running_loop()
+            for number in SIGNALS:
+                loop.add_signal_handler(number, self.stop)
         await self._serve(sockets=[listening])
 
 

@@ -102,6 +102,10 @@ class Work:
             caller.add(ticket)
             yield user, ticket
 
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """What a short piece of work finds, beside the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, work)
+
     async def answer(self, request: Request, run: ServedRun, job: Job[T]) -> T:
         """What the job finds, unless the client leaves before."""
         return (await self.answers(request, run, [job]))[0]

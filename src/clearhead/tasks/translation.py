@@ -27,6 +27,10 @@ PATTERNS: dict[str, re.Pattern[str]] = {
     "urls": re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)\]]"),
     "tags": re.compile(r"</?[A-Za-z][^<>]*>|\{[^{}\s]+\}|%[sd]"),
     "numbers": re.compile(r"(?<![\w.,])\d+(?:[.,:]\d+)*(?![\w])"),
+    "emoji": re.compile(
+        "[\u2600-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]"
+        "(?:\ufe0f|[\U0001f3fb-\U0001f3ff]|\u200d[\u2600-\u27bf\U0001f000-\U0001faff])*"
+    ),
 }
 """What each kind looks like; tags are also the placeholders of program texts."""
 
@@ -136,7 +140,7 @@ class Translator(User):
 
         Options are the settings of the section `decode` one by one (beam=4, n_best=3 …), or whole
         as `decode`, and `glossary` (source term → target term), `protect` ("numbers", "tags",
-        "urls": copied unchanged), `on_too_long` ("split", "truncate", "error"), `prefix` (ids that
+        "urls", "emoji": copied unchanged), `on_too_long` ("split", "truncate", "error"), `prefix` (ids that
         the translation begins with).
         """
         results = list(self.stream([text] if isinstance(text, str) else text, **options))

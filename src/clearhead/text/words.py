@@ -39,10 +39,20 @@ class WordsSeen:
         return np.unique(np.fromiter(map(number_of, self.words), np.int32, len(self.words)))
 
 
+def are_new(words: list[str], known: Words) -> NDArray[np.bool_]:
+    return ~np.isin([number_of(word) for word in words], known)
+
+
+def share_known(text: str, known: Words) -> float:
+    """The share of a text's words that are among the known ones; none where it has no words."""
+    words = WORD.findall(text)
+    return 1 - float(are_new(words, known).mean()) if words else 0.0
+
+
 def told_of_new_words(text: str, known: Words) -> str:
     """A note on the words that are not among the known ones; empty if all are."""
     words = list(dict.fromkeys(WORD.findall(text)))
-    is_new = ~np.isin([number_of(word) for word in words], known)
+    is_new = are_new(words, known)
     new = [word for word, is_other in zip(words, is_new, strict=True) if is_other]
     if not new:
         return ""
