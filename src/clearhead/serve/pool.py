@@ -45,7 +45,15 @@ class Job:
     def kind(self) -> tuple[Any, ...]:
         """Jobs of one kind are chosen by the same rules, so they can share a search."""
         rules = [getattr(self.request.options, name) for name in RULES]
-        return type(self.way), self.request.end, self.request.blocked, self.way.width, *rules
+        models = tuple(map(id, self.request.models))
+        return (
+            models,
+            type(self.way),
+            self.request.end,
+            self.request.blocked,
+            self.way.width,
+            *rules,
+        )
 
     @property
     def cost(self) -> int:

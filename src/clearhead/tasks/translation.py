@@ -23,14 +23,12 @@ from clearhead.text import END, START, Tokenizer, fitting_parts
 from clearhead.text.languages import languages_in
 from clearhead.training import Judge, Samples, mean_loss, next_token_loss
 
+EMOJI = "\u2300-\u23ff\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
 PATTERNS: dict[str, re.Pattern[str]] = {
     "urls": re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)\]]"),
     "tags": re.compile(r"</?[A-Za-z][^<>]*>|\{[^{}\s]+\}|%[sd]"),
     "numbers": re.compile(r"(?<![\w.,])\d+(?:[.,:]\d+)*(?![\w])"),
-    "emoji": re.compile(
-        "[\u2600-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]"
-        "(?:\ufe0f|[\U0001f3fb-\U0001f3ff]|\u200d[\u2600-\u27bf\U0001f000-\U0001faff])*"
-    ),
+    "emoji": re.compile(f"[{EMOJI}](?:\ufe0f|[\U0001f3fb-\U0001f3ff]|\u200d[{EMOJI}])*"),
 }
 """What each kind looks like; tags are also the placeholders of program texts."""
 
