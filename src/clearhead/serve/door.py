@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote, unquote
 
 from clearhead.errors import RequestError
 from clearhead.serve.work import Work
@@ -36,6 +36,7 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
 }
+COOKIE = "clearhead_key={}; Path=/; HttpOnly; SameSite=Strict"
 log = logging.getLogger("clearhead.serve")
 
 
@@ -58,6 +59,9 @@ class Door:
                 answer["status"] = message["status"]
                 extra = HEADERS | {"x-request-id": number}
                 extra |= {"connection": "close"} if self.gate.draining else {}
+                extra |= (
+                    {"set-cookie": COOKIE.format(key)} if (key := scope.get("shown_key")) else {}
+                )
                 message = {**message, "headers": [*message["headers"], *encoded(extra)]}
             answer["bytes"] += len(message.get("body", b""))
             await send(message)
@@ -127,13 +131,16 @@ class Door:
             f"The request is larger than {limit:,} bytes.", "Send less at once.", 413, "too_large"
         )
 
-    def check_key(self, scope: Mapping[str, Any], headers: Mapping[str, str], body: bytes) -> None:
+    def check_key(
+        self, scope: MutableMapping[str, Any], headers: Mapping[str, str], body: bytes
+    ) -> None:
         """A key in the header, or where LibreTranslate's clients put it."""
         if not self.settings.key_hash or scope["path"] in OPEN:
             return
         key = headers.get("authorization", "").removeprefix("Bearer ").strip()
         key = key or body_key(headers.get("content-type", ""), body)
-        key = key or parse_qs(scope["query_string"].decode("latin-1")).get("api_key", [""])[0]
+        query = parse_qs(scope["query_string"].decode("latin-1")).get("api_key", [""])[0]
+        key = key or query or cookie_key(headers.get("cookie", ""))
         if not key:
             raise RequestError(
                 "This server needs an API key.",
@@ -143,6 +150,8 @@ class Door:
             )
         if not self.settings.opens(key):
             raise RequestError("Invalid API key", "", 401, "invalid_api_key")
+        if query and scope["path"] == "/":  # a browser sends no header of ours with what it loads
+            scope["shown_key"] = quote(query)
 
     def note(
         self, scope: Mapping[str, Any], answer: Mapping[str, int], seconds: float, number: str
@@ -164,6 +173,11 @@ class Door:
                 }
             )
         )
+
+
+def cookie_key(cookies: str) -> str:
+    pairs = dict(each.strip().partition("=")[::2] for each in cookies.split(";"))
+    return unquote(pairs.get("clearhead_key", ""))
 
 
 def body_key(kind: str, body: bytes) -> str:
