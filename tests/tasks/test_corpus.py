@@ -16,7 +16,7 @@ from clearhead.data.order import mix
 from clearhead.errors import ConfigError, DataError
 from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
-from clearhead.tasks.corpus import Corpus, HeldOut
+from clearhead.tasks.corpus import Corpus, HeldOut, Sample
 from clearhead.tasks.fit import fit
 from clearhead.tasks.runs import card
 from clearhead.text import Tokenizer
@@ -253,3 +253,14 @@ def test_a_card_can_be_written_without_a_log(tmp_path):
     folder = RunFolder(tmp_path / "run")
     folder.log.path.unlink()
     assert "in use" in card(folder, folder.config(), reports[-1])
+
+
+@pytest.mark.parametrize("n_examples", [1, 7, 100, 5_000])
+def test_a_sample_is_spread_evenly_and_within_its_limit(n_examples, monkeypatch):
+    monkeypatch.setattr(Sample, "LIMIT", 1_000)
+    sample = Sample()
+    for number in range(n_examples):
+        sample.add(number, 10)
+    assert sample.kept == list(range(0, n_examples, sample.every))
+    assert len(sample.kept) <= 101
+    assert len(sample.kept) >= min(n_examples, 50)

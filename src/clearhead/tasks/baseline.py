@@ -28,7 +28,6 @@ COST = 1.0
 NEWTON_STEPS, DIRECTIONS = 10, 12
 ORDER = 5
 """Bytes of the longest n-gram: the last is predicted from those before it."""
-MOST_BYTES = 8_000_000
 
 EIGHT = np.uint64(8)
 
@@ -149,7 +148,7 @@ def n_gram_bits(training: Iterable[str], test: Iterable[str], order: int = ORDER
     A byte is as likely after a context as it was there, and, in proportion to how many different
     bytes followed there, as it is after the shorter context.
     """
-    learned, read = bytes_of(training)[-MOST_BYTES:], bytes_of(test)
+    learned, read = bytes_of(training), bytes_of(test)
     likely = np.full(len(read), 1 / 256)
     for n in range(min(order, len(learned))):
         longer, n_longer = np.unique(grams(learned, n + 1), return_counts=True)

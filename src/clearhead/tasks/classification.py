@@ -236,10 +236,10 @@ class ClassificationTask(Task):
         train, labels = self.config.train, self.config.labels
         return label_loss(train.label_smoothing, labels.several, train.word_dropout, labels.weights)
 
-    def baseline(self, training: Iterator[LabelledText], validation: list[LabelledText]) -> str:
+    def baseline(self, training: list[LabelledText], validation: list[LabelledText]) -> str:
         names = self.config.labels.names
         right = torch.tensor([[name in each.labels for name in names] for each in validation])
-        scores = linear_scores(list(training), [each.text for each in validation], names)
+        scores = linear_scores(training, [each.text for each in validation], names)
         found = self.measured(scores, right)
         return f"{worded(found.name, found.value)} by a linear model on words and n-grams"
 

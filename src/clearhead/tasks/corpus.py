@@ -80,6 +80,25 @@ class HeldOut:
         return found.keys(), list(found.values())
 
 
+class Sample:
+    """Examples evenly spread over a pass of unknown length, within a limit of characters."""
+
+    LIMIT = 8_000_000
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+        self.n_characters, self.n_seen, self.every = 0, 0, 1
+
+    def add(self, example: Any, n_characters: int) -> None:
+        if self.n_seen % self.every == 0:
+            self.kept.append(example)
+            self.n_characters += n_characters
+        self.n_seen += 1
+        if self.n_characters > self.LIMIT:
+            self.kept, self.every = self.kept[::2], 2 * self.every
+            self.n_characters //= 2
+
+
 class Corpus:
     """A task's examples, as the settings name their files, seen from the run folder."""
 
@@ -114,6 +133,8 @@ class Corpus:
         """Examples to learn from, if they have been counted."""
         self.judged: list[Any] = []
         """The examples that validation is made on."""
+        self.sample = Sample()
+        """Of the examples to learn from, as they were last read."""
         self.words = WordsSeen()
         """Those of what the model will read, once the examples to learn from have been read."""
 
@@ -140,8 +161,10 @@ class Corpus:
     def training(self, what: str) -> Iterator[Any]:
         """The examples that are not held out, read while progress is told what for."""
         rest = (e for number, e in enumerate(self.examples) if number not in self.held_out)
+        self.sample = Sample()
         for example in self.told(rest, what):
             self.words.add(self.task.read_text(example))
+            self.sample.add(example, sum(map(len, self.task.texts(example))))
             yield example
         if stamps(self.examples.paths) != self.stamps:
             raise DataError(

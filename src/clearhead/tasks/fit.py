@@ -172,9 +172,10 @@ def go_on(
     corpus.split()
     store = corpus.store(made)
     judge, validation = corpus.judge(made)
-    if folder.checkpoints.newest() is None and ranks.first:
-        baseline = made.baseline(corpus.training("fitting a baseline"), corpus.judged)
+    if corpus.sample.kept and ranks.first:  # they have just been read: the run is new
+        baseline = made.baseline(corpus.sample.kept, corpus.judged)
         plan = plan.model_copy(update={"baseline": baseline})
+        folder.write_plan(plan)
     if plan.baseline:
         yield Note(0, f"To beat: {plan.baseline}.")
     torch.manual_seed(config.train.seed)

@@ -150,7 +150,7 @@ class PretrainingTask(WritingTask):
     def loss(self) -> Loss:
         return masked_token_loss if self.config.model.family == "encoder" else next_token_loss()
 
-    def baseline(self, training: Iterator[str], validation: list[str]) -> str:
+    def baseline(self, training: list[str], validation: list[str]) -> str:
         writes_on = self.config.model.family == "decoder"
         return super().baseline(training, validation) if writes_on else ""
 

@@ -127,7 +127,7 @@ class Task(ABC):
     def loss(self) -> Loss:
         return next_token_loss(self.config.train.label_smoothing, self.config.train.word_dropout)
 
-    def baseline(self, training: Iterator[Any], validation: list[Any]) -> str:  # noqa: ARG002
+    def baseline(self, training: list[Any], validation: list[Any]) -> str:  # noqa: ARG002
         """What a model without a network reaches on the validation examples, in a few words."""
         return ""
 

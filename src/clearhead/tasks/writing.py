@@ -291,7 +291,7 @@ class WritingTask(Task):
         data = self.config.data
         return Windows(store, data.window, data.batch_tokens, self.config.train.seed)
 
-    def baseline(self, training: Iterator[str], validation: list[str]) -> str:
+    def baseline(self, training: list[str], validation: list[str]) -> str:
         return f"{n_gram_bits(training, validation):.2f} bits per byte by n-grams"
 
     def judge(self, examples: list[str], store: Store) -> Judge:
