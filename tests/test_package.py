@@ -1,9 +1,7 @@
 """The package as a whole: what it imports, what it never does, and documents that agree with the code."""
 
 import ast
-import contextlib
 import importlib
-import io
 import re
 import runpy
 import subprocess
@@ -120,14 +118,13 @@ def docs():
     return runpy.run_path(str(ROOT / "script" / "docs"))
 
 
-@pytest.mark.parametrize("page", ["settings", "commands"])
-def test_a_page_of_reference_is_what_the_code_says(docs, page):
+@pytest.mark.parametrize("page", ["settings", "commands", "sizes", "code", "python"])
+def test_what_documents_take_from_the_code_is_what_the_code_says(docs, page):
     written = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    assert written == docs[f"{page}_page"](), "run script/docs"
+    assert written == docs["pages"]()[f"{page}.md"], "run script/docs"
 
 
-def test_the_tree_in_the_readme_names_every_module(docs):
-    assert (ROOT / "README.md").read_text(encoding="utf-8") == docs["readme"](), "run script/docs"
+def test_the_tree_of_the_code_names_every_module(docs):
     tree = docs["tree"]()
     for module in MODULES:
         name = (
@@ -138,21 +135,28 @@ def test_the_tree_in_the_readme_names_every_module(docs):
         assert re.search(rf"^ +{re.escape(name)}", tree, re.MULTILINE), name
 
 
-def test_the_readme_s_python_prints_what_it_says_it_prints():
-    blocks = re.findall(
-        r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
-    )
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec("".join(blocks), {})
-    said = re.findall(r"^print\(.*\)\s+# (.*)$", "".join(blocks), re.MULTILINE)
-    assert printed.getvalue().splitlines() == said
+def test_every_public_name_is_described(docs):
+    for name in set(clearhead.__all__) - {"__version__"}:
+        assert f"### {name}\n" in docs["objects"](), name
+        assert getattr(clearhead, name).__doc__, name
+    assert {*dir(clearhead)} >= {*clearhead.__all__}, "completion offers them"
 
 
 @each_document
 def test_links_between_documents_lead_somewhere(document):
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):
-        assert (document.parent / target).exists(), target
+    links = re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)", document.read_text(encoding="utf-8"))
+    for target, place in links:
+        other = document.parent / target if target else document
+        assert other.exists(), target
+        headings = re.findall(
+            r"^#+ (.*)$", other.read_text(encoding="utf-8") if place else "", re.M
+        )
+        assert not place or place in map(anchor, headings), f"{target}#{place}"
+
+
+def anchor(heading):
+    """The name by which a heading is linked to."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def test_every_word_of_the_glossary_stands_in_a_file_that_exists():
