@@ -17,8 +17,10 @@ from clearhead.cli.main import main
 
 ROOT = Path(__file__).parent.parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
-LONG = {"demo"}
-"""Verbs that have tests of their own, because they take minutes."""
+ELSEWHERE = {"scale.md": "tests/scale"}
+"""Documents about what a desk does not have, such as a cluster, and where that is tried."""
+LONG = {"demo", "serve"}
+"""Verbs that have tests of their own, because they take minutes or never end."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,15 @@ def run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
 
 def of(kinds: set[str]) -> pytest.MarkDecorator:
     """Each document that has such blocks."""
-    found = [path for path in DOCUMENTS if any(block.kind in kinds for block in blocks_of(path))]
+    here = [path for path in DOCUMENTS if path.name not in ELSEWHERE]
+    found = [path for path in here if any(block.kind in kinds for block in blocks_of(path))]
     return pytest.mark.parametrize("document", found, ids=lambda path: path.name)
+
+
+def test_documents_that_are_tried_elsewhere_and_their_tests_exist() -> None:
+    for document, tests in ELSEWHERE.items():
+        assert (ROOT / "docs" / document).exists()
+        assert (ROOT / tests).is_dir()
 
 
 @of({"sh", "console"})
