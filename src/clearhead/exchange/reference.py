@@ -24,7 +24,8 @@ from clearhead.folder.run import bytes_in
 from clearhead.text import END, START
 
 PACKAGE = "transformers"
-GREEDY = DecodeConfig(beam=1, max_length=16, guard=False)
+N_WRITTEN = 16
+"""Tokens of greedy output that are compared, for each text."""
 
 
 def compared(run: RunFolder, folder: Path, architecture: str, lexicon: Lexicon) -> Certificate:
@@ -42,14 +43,16 @@ def compared(run: RunFolder, folder: Path, architecture: str, lexicon: Lexicon) 
     by_token = not (model.config.n_classes or model.config.vectors)
     there = Reference(folder, architecture, lexicon, by_token)
     # what is written needs positions as well, and learned ones come to an end
-    reach = model.config.max_positions - (GREEDY.max_length or 0) * model.config.writes
+    n_written = min(N_WRITTEN, model.config.max_positions // 2) if model.config.writes else 0
+    greedy = DecodeConfig(beam=1, max_length=max(1, n_written), guard=False)
+    reach = model.config.max_positions - n_written
     ours, theirs = dict[str, Tensor](), dict[str, Tensor]()
     written, others, seconds = list[list[int]](), list[list[int]](), [0.0, 0.0]
     for number, text in enumerate(SAMPLE, start=1):
         ids = source.encode(text)
         cut = ids[: max(1, reach - 2)]
         read = source.reading(cut) if model.config.reads else [END, *cut]
-        wrote = decode(model, [read], GREEDY)[0][0].ids if model.config.writes else ()
+        wrote = decode(model, [read], greedy)[0][0].ids if model.config.writes else ()
         target = [START, *wrote] if model.config.reads else [*read, *wrote]
         encoder = read if model.config.reads else []
         begin = time.perf_counter()
