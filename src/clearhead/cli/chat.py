@@ -160,6 +160,7 @@ def write(
         typer.Option(metavar="TEXTS", help="Stop before any of these; \\n: the end of a line."),
     ] = None,
     as_json: options.Json = False,
+    engine: options.Engine = "auto",
     checkpoint: options.Checkpoint = "",
     settings: options.DecodeSettings = None,
 ) -> None:
@@ -188,6 +189,8 @@ def write(
         repetition_penalty=repetition_penalty,
         seed=seed,
     )
+    own_only = {"--checkpoint": checkpoint}
+    options.choose_engine(writer, run, decode, engine=engine, own_only=own_only)
     stops = [text.replace("\\n", "\n") for text in stop or []]
     if prompt is None:
         prompt = "" if sys.stdin.isatty() else sys.stdin.read().removesuffix("\n")

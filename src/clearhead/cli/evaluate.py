@@ -28,6 +28,7 @@ def evaluate(
         int, typer.Option(min=0, max=1_000_000, help="Show so many of the worst translations.")
     ] = 0,
     settings: options.DecodeSettings = None,
+    engine: options.Engine = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
     checkpoint: options.Checkpoint = "",
 ) -> None:
@@ -44,6 +45,14 @@ def evaluate(
         user = tasks.load(run, checkpoint=checkpoint)
         changed = beam is not None or settings
         decode = options.decode_config(user.config, settings, beam=beam) if changed else None
+        if isinstance(user, tasks.Translator):
+            options.choose_engine(
+                user,
+                run,
+                decode or user.config.decode,
+                engine=engine,
+                own_only={"--checkpoint": checkpoint},
+            )
         found = tasks.evaluate(user, files, decode, columns=columns or (), n_worst=worst)
     if output and not found.lines:
         raise ConfigError("--output: this test has no outputs to write.", "Leave it out.")

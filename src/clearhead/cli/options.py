@@ -1,8 +1,9 @@
 """Options that several verbs share: run folders, inputs, sampling, settings, training."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,6 +11,9 @@ import typer
 
 if TYPE_CHECKING:
     from clearhead.config import Config, DecodeConfig
+    from clearhead.exchange.backend import CTranslate2
+    from clearhead.exchange.engine import WhereItPays
+    from clearhead.tasks import Translator, Writer
 
 
 USES = {
@@ -60,6 +64,10 @@ MinP = Annotated[
 ]
 Penalty = Annotated[float | None, typer.Option(help="Above 1: avoid tokens already written.")]
 Seed = Annotated[int | None, typer.Option(help="Random seed; the same seed gives the same text.")]
+Engine = Annotated[
+    Literal["auto", "own", "ctranslate2"],
+    typer.Option(help="What decodes; auto: CTranslate2 for long input where it does the same."),
+]
 DecodeSettings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="decode.NAME=VALUE", help="Any decoding setting."),
@@ -113,6 +121,49 @@ def tell(note: str) -> None:
     """Write a note on stderr, if there is one."""
     if note:
         sys.stderr.write(f"{note}\n")
+
+
+def choose_engine(
+    user: "Translator | Writer",
+    run: str,
+    decode: "DecodeConfig",
+    *,
+    engine: str,
+    own_only: Mapping[str, object] | None = None,
+    int8: bool = False,
+    workers: int | None = None,
+    quiet: bool = False,
+) -> "CTranslate2 | WhereItPays | None":
+    """Have another engine decode what it can; none, where all that is asked for is only ours.
+
+    `own_only` are options that no other engine has, by name, each with what was given for it.
+    """
+    if engine == "own" or (engine == "auto" and find_spec("ctranslate2") is None):
+        return None
+    from clearhead.decode import WithBackend
+    from clearhead.exchange.backend import lacks
+    from clearhead.exchange.engine import WhereItPays, ctranslate2_for
+    from clearhead.machine import n_processors
+
+    def begin() -> "CTranslate2":
+        return ctranslate2_for(
+            run,
+            user.model,
+            n_workers=workers or n_processors(),
+            precision="int8" if int8 else "float32",
+        )
+
+    def say(note: str) -> None:
+        tell("" if quiet else note)
+
+    missing = [name for name, given in (own_only or {}).items() if given] + lacks(decode)
+    if missing and engine == "ctranslate2":
+        say(f"decoding with our own engine: CTranslate2 cannot express {', '.join(missing)}")
+    if missing:
+        return None
+    backend = WhereItPays(begin, say) if engine == "auto" else begin()
+    user.searching = WithBackend(backend)
+    return backend
 
 
 def decode_config(config: "Config", sets: list[str] | None, **given: Any) -> "DecodeConfig":

@@ -56,6 +56,7 @@ def translate(
     int8: Annotated[
         bool, typer.Option("--int8", help="8-bit weights: faster; a few outputs change.")
     ] = False,
+    engine: options.Engine = "auto",
     workers: Annotated[
         int | None,
         typer.Option(min=1, help="Processes for --input; else one per processor for long input."),
@@ -119,9 +120,19 @@ def translate(
         return
     with options.busy(f"loading {run}"):
         translator = Translator.load(*runs, **loading)
+    backend = options.choose_engine(
+        translator,
+        run,
+        decode,
+        engine=engine,
+        own_only={"--with": ensemble, "--checkpoint": checkpoint},
+        int8=int8,
+        workers=workers,
+        quiet=quiet,
+    )
     chunks = source_chunks(None if quiet else translator, text, input, errors)
     n_workers, chunks = shared_out(chunks, workers) if input else (1, chunks)
-    if n_workers > 1:
+    if n_workers > 1 and not (backend and backend.is_ready()):
         found = in_workers(runs, chunks, n_workers=n_workers, **loading, **how)
     else:
         found = translator.in_chunks(chunks, **how)

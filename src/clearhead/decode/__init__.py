@@ -2,9 +2,10 @@
 
 Read `sentence.py` and `request.py` for what is asked and answered, `engine.py`, `flat.py`,
 `cache.py` and `recurrent.py` for the models and their memory, `choose.py` and `search.py` for how
-tokens and outputs are chosen, `decoder.py` for the whole.
+tokens and outputs are chosen, `decoder.py` for the whole, `backend.py` for decoders by others.
 """
 
+from clearhead.decode.backend import Backend, WithBackend
 from clearhead.decode.decoder import alternatives, decode, decode_each, score, stream
 from clearhead.decode.engine import Engine
 from clearhead.decode.flat import FlatTransformer
@@ -23,7 +24,7 @@ from clearhead.decode.search import ALONE, Best, Drawn, Search, Searching
 from clearhead.decode.sentence import Sentence, Term
 
 __all__ = [
-    "ALONE", "BLOCKED", "BeamCandidate", "BeamRecord", "Best", "Drawn", "Engine", "Flat", "FlatTransformer",
-    "Hypothesis", "Ranking", "Request", "Search", "Searching", "Sentence", "Term", "alternatives", "checked",
-    "decode", "decode_each", "laid_out", "score", "stream",
+    "ALONE", "BLOCKED", "Backend", "BeamCandidate", "BeamRecord", "Best", "Drawn", "Engine", "Flat",
+    "FlatTransformer", "Hypothesis", "Ranking", "Request", "Search", "Searching", "Sentence", "Term",
+    "WithBackend", "alternatives", "checked", "decode", "decode_each", "laid_out", "score", "stream",
 ]  # fmt: skip

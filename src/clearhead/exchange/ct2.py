@@ -1,18 +1,46 @@
 """A run as a CTranslate2 model: the same weights under its names, in the precision asked for."""
 
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 
 from clearhead.config import ModelConfig
-from clearhead.errors import ConfigError, ModelError
+from clearhead.disk import atomic_folder
+from clearhead.errors import ConfigError, ExchangeError, FolderError
+from clearhead.exchange.certificate import Certificate
 from clearhead.exchange.layout import ACTIVATIONS, places
-from clearhead.model import Transformer
+from clearhead.exchange.trial import certify
+from clearhead.folder import RunFolder
+from clearhead.model import Model
 from clearhead.text import END, START, UNKNOWN, Tokenizer
 
 Precision = Literal["float32", "float16", "int16", "int8"]
-PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+
+
+def export(run: Path, into: Path, precision: Precision = "float32") -> Certificate:
+    """Write a run for CTranslate2, with its tokenizers, into a folder that is not there yet."""
+    folder = RunFolder.open(run)
+    if into.exists():
+        raise FolderError(f"{into} is there already.", "Choose another --into.")
+    with atomic_folder(into) as place:
+        certificate = write_certified(folder, place, precision)
+        certificate.require()
+        source, target = folder.tokenizers()
+        own = {} if source is target else {"source-tokenizer.json": source}
+        for name, tokenizer in {"tokenizer.json": target, **own}.items():
+            (place / name).write_text(tokenizer.json, encoding="utf-8")
+    return certificate
+
+
+def write_certified(folder: RunFolder, place: Path, precision: Precision) -> Certificate:
+    """Write the model, run a sample both ways, and write what came of it."""
+    model, tokenizers = folder.model(), folder.tokenizers()
+    source, target = map(tokens_of, tokenizers)
+    write_model(model, (source, target), place, precision)
+    certificate = certify(folder, model, place, precision)
+    certificate.write(place)
+    return certificate
 
 
 def specs() -> Any:
@@ -27,35 +55,36 @@ def specs() -> Any:
 
 
 def write_model(
-    model: Transformer,
-    tokenizers: tuple[Tokenizer, Tokenizer],
+    model: Model,
+    tokens: tuple[list[str], list[str]],
     folder: Path,
     precision: Precision = "float32",
 ) -> None:
-    """Write model.bin, config.json and the vocabularies into an empty folder."""
-    refuse_others(model)
+    """Write model.bin, config.json and the vocabularies, source and target, into an empty folder."""
+    refuse_others(model.config)
     config, spec = model.config, spec_of(model.config)
     weights = {**model.state_dict(), **dict(model.named_buffers())}
     zeros = torch.zeros(config.d_model)
     for place in places(config):
         scope, _, name = place.theirs.rpartition("/")
-        weight = weights.get(place.ours, zeros)[place.rows]
-        setattr(specs().model_spec.index_spec(spec, scope), name, weight.float().cpu().numpy())
-    describe(spec, config, *map(tokens_of, tokenizers))
+        weight = weights.get(place.ours, zeros)[place.rows].float().cpu().numpy()
+        # A copy: CTranslate2 rounds weights in place.
+        setattr(specs().model_spec.index_spec(spec, scope), name, weight.copy())
+    describe(spec, config, *tokens)
     spec.validate()
     spec.optimize(precision)
     spec.save(str(folder))
 
 
-def refuse_others(model: Transformer) -> None:
+def refuse_others(config: ModelConfig) -> None:
     """Refuse by name what CTranslate2 cannot express."""
-    config = model.config
     found = {
+        f'model.architecture = "{config.architecture}"': config.architecture != "transformer",
         f'model.family = "{config.family}"': not config.writes,
         f"model.n_token_types = {config.n_token_types}": config.n_token_types,
     }
     if names := [name for name, holds in found.items() if holds]:
-        raise ModelError(
+        raise ExchangeError(
             f"CTranslate2 cannot express {' and '.join(names)}.",
             "Export it to another format: clearhead export RUN --to onnx --into FOLDER",
         )

@@ -53,6 +53,8 @@ WEIGHTS = "weights.safetensors"
 ORIGIN = "origin"
 """Files of the model that a run was imported from, so that an export can give it back as it came."""
 FORMER_WEIGHTS = "former-weights.safetensors"
+CACHE = "cache"
+"""The weights in use as other programs read them; all of it can be made again."""
 BEFORE_CONFIG = {LOCK, TOKENIZER, SOURCE_TOKENIZER, PLAN, WORDS}
 """What a folder may hold before it is a run: creating one may have been cut short."""
 
@@ -260,6 +262,7 @@ class RunFolder:
             before = self.size()
             with disk_errors(self.path):
                 discard(self.checkpoints.path)
+                discard(self.path / CACHE)
                 for name in (FORMER_WEIGHTS, FILM):
                     (self.path / name).unlink(missing_ok=True)
             return before - self.size()
@@ -287,6 +290,13 @@ class RunFolder:
             make_folder((self.path / ORIGIN / name).parent)
             with atomic_file(self.path / ORIGIN / name, len(content)) as file:
                 file.write(content)
+
+    def weights_size(self) -> int:
+        return size_inside(self.path, WEIGHTS)
+
+    def cached(self, kind: str) -> Path:
+        """Where the weights in use are kept in another form; other weights have another place."""
+        return self.path / CACHE / f"{kind}-{sha256_of(self.path / WEIGHTS)[:16]}"
 
     def keep_former_weights(self) -> Path:
         """Copy the weights to use to a name of their own, before others take their place."""

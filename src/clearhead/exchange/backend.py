@@ -1,0 +1,248 @@
+"""CTranslate2 as a backend: processes of its own decode what it can express, exactly as we would.
+
+Its beam search ends otherwise than ours: a few more hypotheses are let finish than the beam is
+wide, and ranked by our length penalty. Rules that it applies before the softmax, and we after,
+would change the search; so it knows none of them, and an output that breaks one goes to our own.
+"""
+
+import json
+import queue
+import subprocess
+import sys
+import weakref
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from math import ceil
+from pathlib import Path
+from typing import Any, Self
+
+from torch import Tensor
+
+from clearhead.config import DecodeConfig
+from clearhead.decode import Hypothesis, Ranking, Request, Sentence
+from clearhead.errors import ModelError
+from clearhead.model import Model
+
+AT_ONCE = 64
+"""Sentences of like length in one batch."""
+SPARE = 1.4
+"""Finished hypotheses to wait for, as a multiple of the beam's width."""
+Result = tuple[Sentence, list[Hypothesis]]
+Text = tuple[list[int], list[float]]
+"""Tokens with their end, and the log-probability of each of them or the sum of all."""
+
+
+def lacks(options: DecodeConfig) -> list[str]:
+    """The options that it cannot express, by name."""
+    found = {
+        "decode.temperature": options.temperature,
+        "decode.min_length": options.min_length,
+        "decode.no_repeat_ngram": options.no_repeat_ngram,
+        "decode.repetition_penalty": options.repetition_penalty != 1,
+        # Our search goes on while a longer output could still win; its own ends sooner.
+        "decode.penalty": options.beam > 1 and options.penalty == "average",
+        "decode.length_penalty": options.beam > 1 and options.length_penalty > 1,
+    }
+    return [name for name, is_asked in found.items() if is_asked]
+
+
+class Worker:
+    """A process that holds the model, and answers one question after the other."""
+
+    def __init__(self, folder: Path, precision: str) -> None:
+        program = Path(__file__).with_name("ct2_worker.py")
+        self.process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-P", program, folder, precision],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, verb: str, **asked: Any) -> Any:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(json.dumps({"verb": verb, **asked}) + "\n")
+            self.process.stdin.flush()
+            return json.loads(self.process.stdout.readline())
+        except (OSError, ValueError):
+            raise ModelError(
+                f"A process of CTranslate2 ended: {self.last_words()}.",
+                "Decode without it: --engine own",
+            ) from None
+
+    def last_words(self) -> str:
+        assert self.process.stderr is not None
+        self.process.kill()
+        return (self.process.stderr.read().strip().splitlines() or ["it said nothing"])[-1]
+
+    def end(self) -> None:
+        """Its death ends the wait of whoever has asked it."""
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            with suppress(OSError):  # what it never read cannot be sent
+                assert pipe is not None
+                pipe.close()
+
+
+class CTranslate2:
+    """The model in a folder of CTranslate2's, decoded by processes that start when first asked."""
+
+    def __init__(
+        self, folder: Path, model: Model, *, n_workers: int, precision: str = "float32"
+    ) -> None:
+        self.folder, self.n_workers, self.precision = folder, n_workers, precision
+        self.reads = model.config.reads
+        table = model.get_submodule("decoder.positions").table
+        assert isinstance(table, Tensor), "positions are a table, learned or not"
+        self.n_positions = len(table)
+        self.workers: list[Worker] = []
+        weakref.finalize(self, end_all, self.workers)
+
+    lacks = staticmethod(lacks)
+
+    @staticmethod
+    def is_ready() -> bool:
+        return True
+
+    def decode(self, request: Request, sentences: Sequence[Sentence]) -> Iterator[Result]:
+        able = [each for each in sentences if self.can_read(each, request)]
+        yield from ((each, []) for each in sentences if not self.can_read(each, request))
+        if not able:
+            return
+        self.start()
+        free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        for worker in self.workers:
+            free.put(worker)
+
+        def work(batch: Sequence[Sentence]) -> list[Result]:
+            if request.should_stop():
+                return [(sentence, []) for sentence in batch]
+            worker = free.get()
+            try:
+                return answers(worker, request, batch)
+            finally:
+                free.put(worker)
+
+        with ThreadPoolExecutor(self.n_workers) as threads:
+            try:
+                waiting: list[Future[list[Result]]] = [
+                    threads.submit(work, batch) for batch in self.batches(able)
+                ]
+                for done in as_completed(waiting):
+                    yield from done.result()
+            except BaseException:  # Ctrl-C, a caller that wants no more, a worker that died
+                threads.shutdown(wait=False, cancel_futures=True)
+                self.close()
+                raise
+
+    def can_read(self, sentence: Sentence, request: Request) -> bool:
+        """Whether it can be told as it is: an end after the source, no prefix, positions enough."""
+        if self.reads:
+            ends = sentence.source[-1:] == (request.end,) and not sentence.n_prefix
+            return ends and len(sentence.source) <= self.n_positions
+        n_tokens = len(sentence.prompt) + sentence.limit - sentence.n_prefix
+        return request.options.beam == 1 and n_tokens <= self.n_positions
+
+    def batches(self, sentences: Sequence[Sentence]) -> Iterator[Sequence[Sentence]]:
+        """Sentences of like length together, the longest first, so that all workers end alike."""
+        n_each = min(AT_ONCE, ceil(len(sentences) / self.n_workers))
+        ordered = sorted(sentences, key=lambda each: -len(each.source or each.prompt))
+        return (ordered[start : start + n_each] for start in range(0, len(ordered), n_each))
+
+    def start(self) -> None:
+        while len(self.workers) < self.n_workers:
+            self.workers.append(Worker(self.folder, self.precision))
+
+    def memory(self) -> float:
+        """MB that the first process has needed at most; 0 where the system does not say."""
+        try:
+            status = Path(f"/proc/{self.workers[0].process.pid}/status").read_text()
+        except OSError:
+            return 0.0
+        peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+        return int(peak.split()[1]) / 1024
+
+    def close(self) -> None:
+        end_all(self.workers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def end_all(workers: list[Worker]) -> None:
+    while workers:
+        workers.pop().end()
+
+
+def answers(worker: Worker, request: Request, batch: Sequence[Sentence]) -> list[Result]:
+    """The outputs of a batch; none, where a rule that CTranslate2 does not know would be broken."""
+    beam = request.options.beam
+    sources = [list(each.source[:-1] if each.source else each.prompt) for each in batch]
+    found = worker.ask(
+        "decode",
+        sources=sources,
+        beam=beam,
+        n_hypotheses=1 if beam == 1 else round(SPARE * beam),
+        limit=max(each.limit - each.n_prefix for each in batch),
+        end=request.end,
+    )
+    texts = [best_of(*pair, request) for pair in zip(batch, found, strict=True)]
+    if beam > 1 or not batch[0].source:
+        score_tokens(worker, sources, texts)
+    return [
+        (sentence, [hypothesis(sentence, *text, request) for text in some])
+        for sentence, some in zip(batch, texts, strict=True)
+    ]
+
+
+def best_of(sentence: Sentence, found: Sequence[Text], request: Request) -> list[Text]:
+    """As many as are asked for, by our ranking, if each is an output that our search may find."""
+    ranking, n_best = Ranking(request.options), request.options.n_best
+    limit = sentence.limit - sentence.n_prefix
+    if request.options.beam == 1:  # a longer search begins with the same tokens
+        best = [(ids[:limit], log_probs[:limit]) for ids, log_probs in found]
+    else:
+        ranked = sorted(found, key=lambda text: -ranking.score(sum(text[1]), len(text[0])))
+        best = ranked[:n_best]
+    blocked = set(request.blocked) - {request.end}
+    is_whole = request.options.beam == 1 or all(
+        ids[-1] == request.end and len(ids) <= limit for ids, _ in best
+    )
+    allowed = is_whole and len(best) == n_best and not any(blocked & {*ids} for ids, _ in best)
+    return best if allowed else []
+
+
+def score_tokens(worker: Worker, sources: list[list[int]], texts: list[list[Text]]) -> None:
+    """Put the log-probability of each token, and of a prefix before them, in place of their sum."""
+    flat = [
+        (source, some, place, ids)
+        for source, some in zip(sources, texts, strict=True)
+        for place, (ids, _) in enumerate(some)
+    ]
+    if flat:
+        found = worker.ask(
+            "score", sources=[s for s, *_ in flat], targets=[ids for *_, ids in flat]
+        )
+        for (_, some, place, ids), log_probs in zip(flat, found, strict=True):
+            some[place] = ids, log_probs
+
+
+def hypothesis(
+    sentence: Sentence, ids: Sequence[int], log_probs: Sequence[float], request: Request
+) -> Hypothesis:
+    finished = ids[-1:] == [request.end]
+    text = (*sentence.prefix, *ids)
+    own = tuple(log_probs[len(log_probs) - len(text) :])
+    return Hypothesis(
+        ids=text[:-1] if finished else text,
+        score=Ranking(request.options).score(sum(own), max(1, len(own))),
+        log_probs=own,
+        finished=finished,
+    )

@@ -1,0 +1,73 @@
+"""Which engine decodes a run: our own, or CTranslate2, exported once into the run folder's cache."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from clearhead.decode import Backend, Request, Sentence
+from clearhead.disk import atomic_folder, discard
+from clearhead.errors import ClearheadError, ExchangeError
+from clearhead.exchange.backend import CTranslate2, Result, lacks
+from clearhead.exchange.certificate import CERTIFICATE
+from clearhead.exchange.ct2 import Precision, specs, write_certified
+from clearhead.folder import RunFolder
+from clearhead.model import Model
+
+MANY = 500
+"""Sentences at once that take longer than processes take to start."""
+
+
+def ctranslate2_for(
+    run: str | Path, model: Model, *, n_workers: int, precision: Precision = "float32"
+) -> CTranslate2:
+    """The weights in use of a run, ready to be decoded by CTranslate2, if its certificate is good."""
+    specs()  # or say that it is not installed
+    folder = RunFolder.open(run)
+    place = folder.cached(f"ctranslate2-{precision}")
+    if not is_certified(place):
+        with atomic_folder(place, is_whole=is_certified) as new:
+            write_certified(folder, new, precision)
+        for other in place.parent.glob(f"ctranslate2-{precision}-*"):
+            if other != place:  # of weights that are no longer in use
+                discard(other)
+    certificate = json.loads((place / f"{CERTIFICATE}.json").read_text(encoding="utf-8"))
+    if not certificate["good"]:
+        raise ExchangeError(
+            f"CTranslate2 does not decode {folder.path} as we do: "
+            f"{'; '.join(certificate['faults'])}.",
+            "Decode without it: --engine own",
+        )
+    return CTranslate2(place, model, n_workers=n_workers, precision=precision)
+
+
+def is_certified(place: Path) -> bool:
+    return (place / f"{CERTIFICATE}.json").is_file()
+
+
+class WhereItPays:
+    """A backend that begins when there is enough to decode; where it cannot, it says why once."""
+
+    lacks = staticmethod(lacks)
+
+    def __init__(self, begin: Callable[[], Backend], tell: Callable[[str], None]) -> None:
+        self.begin, self.tell = begin, tell
+        self.backend: Backend | None = None
+        self.is_refused = False
+
+    def decode(self, request: Request, sentences: Sequence[Sentence]) -> Iterator[Result]:
+        if self.backend is None and not (len(sentences) >= MANY and self.is_ready()):
+            yield from ((sentence, []) for sentence in sentences)
+            return
+        assert self.backend is not None
+        yield from self.backend.decode(request, sentences)
+
+    def is_ready(self) -> bool:
+        """Whether it has begun, now or before."""
+        if self.backend is None and not self.is_refused:
+            try:
+                self.backend = self.begin()
+                self.tell("decoding with CTranslate2; --engine own decodes without it")
+            except ClearheadError as error:
+                self.is_refused = True
+                self.tell(f"decoding with our own engine: {error}")
+        return self.backend is not None
