@@ -1,11 +1,12 @@
 """`clearhead import`, `clearhead export`: models from elsewhere in, models of ours out."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from clearhead.cli import options
+from clearhead.errors import ConfigError
 
 
 def import_(
@@ -33,7 +34,18 @@ def import_(
 def export(
     run: options.AnyRun,
     into: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to make.")],
-    to: Annotated[Literal["hf"], typer.Option(help="The format: hf is Hugging Face.")] = "hf",
+    to: Annotated[
+        Literal["hf", "ctranslate2"], typer.Option(help="The format: hf is Hugging Face.")
+    ] = "hf",
+    precision: Annotated[
+        Literal["float32", "float16", "int16", "int8"],
+        typer.Option(help="How weights are rounded (ctranslate2)."),
+    ] = "float32",
+    int8: Annotated[bool, typer.Option("--int8", help="Short for --precision int8.")] = False,
+    test: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILES", help="A test set to score both models on (ctranslate2)."),
+    ] = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Write the model of a run for another program, with a certificate that it is the same.
@@ -41,10 +53,17 @@ def export(
     What a format cannot express is refused by name.
 
     - `clearhead export runs/opus --to hf --into opus-mt-tuned`
+    - `clearhead export runs/en-de --to ctranslate2 --int8 --into en-de-ct2 --test test.en test.de`
     """
+    rounded = {"precision": "int8" if int8 else precision} if int8 or precision != "float32" else {}
+    how: dict[str, Any] = {**rounded, **({"test": test} if test else {})}
+    if how and to == "hf":
+        raise ConfigError(
+            f"--to hf has no --{next(iter(how))}.", "Leave it out, or use --to ctranslate2."
+        )
     with options.busy(f"writing {into}"):
         from clearhead.exchange import export_model
 
-        certificate = export_model(run, to, into)
+        certificate = export_model(run, to, into, **how)
     if not quiet:
         options.tell(str(certificate))

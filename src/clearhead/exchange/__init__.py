@@ -6,6 +6,7 @@ from typing import Any
 
 from clearhead.errors import ExchangeError
 from clearhead.exchange.certificate import Certificate
+from clearhead.exchange.ct2 import write_ctranslate2
 from clearhead.exchange.foreign import Foreign, settle
 from clearhead.exchange.hugging_face import is_hugging_face, read_hugging_face, write_hugging_face
 
@@ -15,6 +16,7 @@ SOURCES: dict[str, tuple[Callable[[Path], bool], Callable[[Path], Foreign]]] = {
 """What can be brought in: how it is recognised, and how it is read."""
 FORMATS: dict[str, Callable[..., Certificate]] = {
     "hf": write_hugging_face,
+    "ctranslate2": write_ctranslate2,
 }
 """What can be taken out: each writes a run folder's model into a new folder."""
 

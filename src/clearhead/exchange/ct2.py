@@ -1,5 +1,6 @@
 """A run as a CTranslate2 model: the same weights under its names, in the precision asked for."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ from clearhead.config import ModelConfig
 from clearhead.disk import atomic_folder
 from clearhead.errors import ConfigError, ExchangeError, FolderError
 from clearhead.exchange.certificate import Certificate
-from clearhead.exchange.layout import ACTIVATIONS, places
+from clearhead.exchange.ct2_layout import ACTIVATIONS, places
 from clearhead.exchange.trial import certify
 from clearhead.folder import RunFolder
 from clearhead.model import Model
@@ -18,13 +19,18 @@ from clearhead.text import END, START, UNKNOWN, Tokenizer
 Precision = Literal["float32", "float16", "int16", "int8"]
 
 
-def export(run: Path, into: Path, precision: Precision = "float32") -> Certificate:
-    """Write a run for CTranslate2, with its tokenizers, into a folder that is not there yet."""
+def write_ctranslate2(
+    run: Path, into: Path, precision: Precision = "float32", test: Sequence[str] = ()
+) -> Certificate:
+    """Write a run for CTranslate2, with its tokenizers, into a folder that is not there yet.
+
+    A test set, source and target, gives the certificate scores.
+    """
     folder = RunFolder.open(run)
     if into.exists():
         raise FolderError(f"{into} is there already.", "Choose another --into.")
     with atomic_folder(into) as place:
-        certificate = write_certified(folder, place, precision)
+        certificate = write_certified(folder, place, precision, test)
         certificate.require()
         source, target = folder.tokenizers()
         own = {} if source is target else {"source-tokenizer.json": source}
@@ -33,12 +39,14 @@ def export(run: Path, into: Path, precision: Precision = "float32") -> Certifica
     return certificate
 
 
-def write_certified(folder: RunFolder, place: Path, precision: Precision) -> Certificate:
+def write_certified(
+    folder: RunFolder, place: Path, precision: Precision, test: Sequence[str] = ()
+) -> Certificate:
     """Write the model, run a sample both ways, and write what came of it."""
     model, tokenizers = folder.model(), folder.tokenizers()
     source, target = map(tokens_of, tokenizers)
     write_model(model, (source, target), place, precision)
-    certificate = certify(folder, model, place, precision)
+    certificate = certify(folder, model, place, precision, test)
     certificate.write(place)
     return certificate
 
