@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
@@ -96,7 +96,13 @@ def create_app(settings: ServerSettings, load: Load = load) -> Door:
     """The whole application behind its door; `load` opens a run folder, and may be another's."""
     shelf = Shelf(settings.runs, load, settings.memory, settings.limits.seconds)
     work = Work(settings, shelf, Gate(), Meter())
-    app = FastAPI(title="clearhead", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="clearhead",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        responses={"default": {"description": "A refusal, in the shape of the API."}},
+    )
     for kind in (ClearheadError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, refuse)
     if settings.origins:
@@ -107,7 +113,15 @@ def create_app(settings: ServerSettings, load: Load = load) -> Door:
         app.include_router(api.routes(work))
     add_health(app, work)
     add_page(app)
+    drop_unused_answers(app.openapi())
     return Door(app, work, answered)
+
+
+def drop_unused_answers(document: dict[str, Any]) -> None:
+    """The framework documents an answer (422) that is never given here: bad requests are 400."""
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
 
 
 def add_health(app: FastAPI, work: Work) -> None:
@@ -128,7 +142,7 @@ def add_health(app: FastAPI, work: Work) -> None:
         is_ready = not (dead or work.gate.draining)
         return JSONResponse({"ready": is_ready, "dead": dead}, 200 if is_ready else 503)
 
-    @app.get("/metrics", tags=["health"], response_class=Response)
+    @app.get("/metrics", tags=["health"], response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Counts and times for Prometheus."""
         work.meter.read(work.shelf)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from clearhead.errors import RequestError
 from clearhead.serve.models import ServedRun
-from clearhead.serve.own import LIMITS, LONGEST, Text, embedded, refuse_ids
+from clearhead.serve.own import LIMITS, LONGEST, STREAMED, Text, embedded, refuse_ids
 from clearhead.serve.pool import Ticket
 from clearhead.serve.work import Emit, Work
 from clearhead.tasks import Chatbot, Translator, User, Writer
@@ -324,7 +324,7 @@ def routes(work: Work) -> APIRouter:
         """One run."""
         return model_of(shelf.named(model, "look"))
 
-    @api.post("/chat/completions", response_model=None)
+    @api.post("/chat/completions", response_model=None, responses=STREAMED)
     async def chat(asked: ChatCompletion, request: Request) -> Response | dict[str, Any]:
         """Answer a conversation; a translator translates its last message."""
         able = asked.model in shelf.runs and not shelf.runs[asked.model].cannot("translate")
@@ -332,7 +332,7 @@ def routes(work: Work) -> APIRouter:
             asked, request, shelf.named(asked.model, "translate" if able else "chat")
         )
 
-    @api.post("/completions", response_model=None)
+    @api.post("/completions", response_model=None, responses=STREAMED)
     async def completions(asked: Completion, request: Request) -> Response | dict[str, Any]:
         """Go on with a text."""
         return await answered(asked, request, shelf.named(asked.model, "write"))

@@ -34,6 +34,10 @@ POLL = 1.0
 WATCHERS = 16
 """Clients that may follow trainings at the same time."""
 SAFETENSORS = "application/octet-stream"
+STREAMED: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
+}
+"""An answer that may also come as a stream."""
 
 Text = Annotated[str, Field(max_length=LIMITS.characters)]
 Texts = Annotated[list[Text], Field(max_length=LIMITS.texts)]
@@ -439,7 +443,7 @@ def routes(work: Work) -> APIRouter:
         found = [run_told(run) for run in shelf.runs.values()]
         return {"version": __version__, "runs": found, "limits": limits}
 
-    @api.post("/translate", response_model=None)
+    @api.post("/translate", response_model=None, responses=STREAMED)
     async def translate(asked: TranslateRequest, request: Request) -> Response | dict[str, Any]:
         """Translate a text, or each of several."""
         run = shelf.named(asked.run, "translate")
@@ -450,7 +454,7 @@ def routes(work: Work) -> APIRouter:
         found = await work.answer(request, run, lambda user, _: translated(user, asked))
         return found[0] if isinstance(asked.text, str) else {"results": found}
 
-    @api.post("/chat", response_model=None)
+    @api.post("/chat", response_model=None, responses=STREAMED)
     async def chat(asked: ChatRequest, request: Request) -> Response | dict[str, Any]:
         """Answer the last turn of a conversation."""
         run = shelf.named(asked.run, "chat")
@@ -458,7 +462,7 @@ def routes(work: Work) -> APIRouter:
             return work.stream(run, said(asked))
         return several(await work.answers(request, run, jobs_of(asked)))
 
-    @api.post("/write", response_model=None)
+    @api.post("/write", response_model=None, responses=STREAMED)
     async def write(asked: WriteRequest, request: Request) -> Response | dict[str, Any]:
         """Go on with a text, in one way or several."""
         run = shelf.named(asked.run, "write")
