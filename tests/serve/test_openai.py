@@ -3,11 +3,11 @@
 import base64
 import struct
 
-import numpy as np
 import openai
 import pytest
 
 import clearhead
+from clearhead.tasks import Encoder
 from tests.serve.conftest import serving
 
 TURNS = [{"role": "system", "content": "be kind"}, {"role": "user", "content": "hello"}]
@@ -76,35 +76,34 @@ def test_a_translator_translates_what_is_said(client, runs):
     assert found.choices[0].message.content == alone.text
 
 
-class Embedding:
-    """Stands for an encoder that turns texts into vectors."""
+def test_embeddings_come_as_numbers_and_as_bytes(client, served, runs):
+    texts = ["the cat", "a dog sees"]
+    vectors = Encoder.load(runs["gaps"]).embed(texts).tolist()
+    for kind in ({}, {"encoding_format": "float"}):
+        found = client.embeddings.create(model="gaps", input=texts, **kind)
+        for each, vector in zip(found.data, vectors, strict=True):
+            assert each.embedding == pytest.approx(vector, abs=1e-5)
+    raw = served.post("/v1/embeddings", model="gaps", input=texts, encoding_format="base64").json()
+    packed = base64.b64decode(raw["data"][1]["embedding"])
+    assert struct.unpack(f"<{len(vectors[1])}f", packed) == pytest.approx(vectors[1], abs=1e-5)
+    assert raw["usage"]["prompt_tokens"] > 0
+    own = served.post("/api/embed", run="gaps", text=texts[0]).json()
+    assert own["vectors"] == [pytest.approx(vectors[0], abs=1e-5)]
+    (tei,) = served.post("/embed", inputs=[texts[0]]).json()
+    assert sum(x * x for x in tei) == pytest.approx(1, abs=1e-4)
 
-    def embed(self, texts):
-        return np.array([[len(text), 0.5, -1.0] for text in texts], dtype=np.float32)
 
+def test_a_loader_of_another_may_be_given(runs):
+    """A backend that is not ours comes in through the parameter of the application."""
+    loaded = []
 
-def test_embeddings_come_as_numbers_and_as_bytes(runs):
     def load(path):
-        user = clearhead.load(path)
-        user.embed = Embedding().embed
-        return user
+        loaded.append(path)
+        return clearhead.load(path)
 
-    with serving(runs["gaps"], load=load) as served:
-        served.post("/api/fill", text="the ____")  # loads the run
-        client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0)
-        for kind in ({}, {"encoding_format": "float"}):
-            found = client.embeddings.create(model="gaps", input=["ab", "abc"], **kind)
-            assert [each.embedding for each in found.data] == [[2, 0.5, -1], [3, 0.5, -1]]
-        raw = served.post(
-            "/v1/embeddings", model="gaps", input="ab", encoding_format="base64"
-        ).json()
-        assert base64.b64decode(raw["data"][0]["embedding"]) == struct.pack("<3f", 2, 0.5, -1)
-        assert served.post("/embed", inputs=["ab"], normalize=False).json() == [[2, 0.5, -1]]
-        assert served.post("/api/embed", text="ab").json() == {
-            "vectors": [[2, 0.5, -1]],
-            "width": 3,
-        }
-        client.close()
+    with serving(runs["chat"], load=load) as served:
+        assert served.post("/api/chat", turns=["x"], max_length=2).status_code == 200
+    assert loaded == [runs["chat"]]
 
 
 def test_every_error_is_the_exception_that_the_client_knows(client, served, runs):
@@ -129,7 +128,7 @@ def test_every_error_is_the_exception_that_the_client_knows(client, served, runs
     assert found.value.code == "context_length_exceeded"
     assert "64 tokens" in found.value.message
     with pytest.raises(openai.BadRequestError):
-        client.embeddings.create(model="chat", input="x")
+        client.embeddings.create(model="bard", input="x")
     with serving(runs["chat"], key_hash="0" * 64) as locked:
         other = openai.OpenAI(base_url=f"{locked.url}/v1", api_key="wrong", max_retries=0)
         with pytest.raises(openai.AuthenticationError):

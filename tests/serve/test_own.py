@@ -32,11 +32,11 @@ def streamed_text(found):
 def test_the_runs_say_what_they_can_and_why_they_cannot(served):
     found = {run["name"]: run for run in served.client.get("/api/runs").json()["runs"]}
     assert {name: run["can"] for name, run in found.items()} == {
-        "en-de": ["translate", "alternatives", "look"],
+        "en-de": ["translate", "alternatives", "embed", "look"],
         "chat": ["chat", "look"],
         "bard": ["write", "look"],
-        "mood": ["classify", "look"],
-        "gaps": ["fill", "look"],
+        "mood": ["classify", "embed", "look"],
+        "gaps": ["fill", "embed", "look"],
     }
     assert "clearhead train SOURCE TARGET" in found["bard"]["cannot"]["translate"]
     assert found["en-de"]["languages"] == {"source": "en", "target": "de"}
@@ -145,9 +145,9 @@ def test_training_is_followed_while_it_goes_on(served, runs):
 
 
 def test_what_a_run_cannot_do_is_said(served):
-    answer = served.post("/api/embed", text="x")
-    assert answer.status_code == 404
-    assert "mood: A classifier does not turn texts into vectors." in answer.json()["advice"]
+    answer = served.post("/api/embed", run="chat", text="x")
+    assert answer.status_code == 400
+    assert "no encoder" in answer.json()["advice"]
     wrong = served.post("/api/chat", run="bard", turns=["x"])
     assert (wrong.status_code, wrong.json()["error"]) == (400, "bard cannot chat.")
     assert served.post("/api/chat", run="nobody", turns=["x"]).status_code == 404

@@ -12,7 +12,8 @@ from clearhead.errors import ClearheadError, ConfigError, RequestError, shown
 from clearhead.folder import RunFolder
 from clearhead.folder.run import WEIGHTS
 from clearhead.serve.pool import Pool, Ticket, Together
-from clearhead.tasks import Chatbot, Classifier, Filler, Translator, User, Writer, load
+from clearhead.tasks import Chatbot, Classifier, Encoder, Filler, Translator, User, Writer, load
+from clearhead.tasks.runs import user_of
 from clearhead.text.languages import languages_in
 
 Load = Callable[[Path], User]
@@ -24,8 +25,7 @@ ABILITIES: dict[str, tuple[type[User], ...]] = {
     "fill": (Filler,),
     "alternatives": (Translator,),
 }
-"""What users can do; everyone can be looked into, and those with a method `embed` can embed."""
-KINDS = (Chatbot, Classifier, Filler, Writer, Translator)
+"""What users can do; everyone can be looked into, and an encoder turns texts into vectors."""
 COPIES = 2.2
 """Memory of a loaded model over its weights: they are laid out once more for decoding."""
 
@@ -61,10 +61,7 @@ class ServedRun:
     @property
     def kind(self) -> type[User] | None:
         """What it can be used as."""
-        config = self.config
-        if config.task == "translation":
-            return Translator
-        return next((kind for kind in KINDS if kind.suits(config)), None)
+        return user_of(self.config)
 
     def open(self) -> None:
         """Load the model; requests that come meanwhile wait."""
@@ -72,8 +69,9 @@ class ServedRun:
         self.pool = Pool(self.name)
         if isinstance(self.user, Classifier):
             self.classify = Together(self.user.classify)
-        if hasattr(self.user, "embed"):
-            self.embed = Together(self.user.embed)
+        if Encoder.suits(self.user.config):
+            encoder = Encoder(self.user.model, self.user.tokenizers, self.user.config)
+            self.embed = Together(lambda texts: list(encoder.embed(texts)))
 
     def put_away(self) -> None:
         """Free the memory of the model."""
@@ -89,8 +87,10 @@ class ServedRun:
         if kind is None:
             return f"It was pre-trained for other runs to begin with (family {self.config.model.family})."
         if ability == "embed":
-            has_it = self.embed is not None if self.user else hasattr(kind, "embed")
-            return "" if has_it else f"A {kind.__name__.lower()} does not turn texts into vectors."
+            has_encoder = Encoder.suits(self.config)
+            return (
+                "" if has_encoder else "Its model has no encoder, which turns texts into vectors."
+            )
         if ability == "look" or kind in ABILITIES[ability]:
             return ""
         remedy = ABILITIES[ability][0].remedy

@@ -20,7 +20,16 @@ from clearhead.serve.models import ABILITIES, ServedRun
 from clearhead.serve.pool import Ticket
 from clearhead.serve.settings import Limits
 from clearhead.serve.work import Emit, EventStream, Work, written
-from clearhead.tasks import Chatbot, Classification, Classifier, Filler, Translator, User, Writer
+from clearhead.tasks import (
+    Chatbot,
+    Classification,
+    Classifier,
+    Encoder,
+    Filler,
+    Translator,
+    User,
+    Writer,
+)
 from clearhead.tasks import load as load_run
 from clearhead.tasks.task import Kept, Output
 from clearhead.tensors import tensor_bytes
@@ -34,9 +43,7 @@ POLL = 1.0
 WATCHERS = 16
 """Clients that may follow trainings at the same time."""
 SAFETENSORS = "application/octet-stream"
-STREAMED: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
-}
+STREAMED: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}}}
 """An answer that may also come as a stream."""
 
 Text = Annotated[str, Field(max_length=LIMITS.characters)]
@@ -329,7 +336,7 @@ async def embedded(
 ) -> list[list[float]]:
     def job(_: User, __: Ticket) -> list[list[float]]:
         assert run.embed is not None, "the run is loaded"
-        return [[float(x) for x in vector] for vector in run.embed(texts)]
+        return [vector.tolist() for vector in run.embed(texts)]
 
     return await work.answer(request, run, job)
 
@@ -362,7 +369,7 @@ def looked(user: User, run: ServedRun, asked: LookRequest) -> bytes:
         for name in ("beam", "max_length", "seed", "temperature")
         if (value := getattr(asked, name)) is not None
     }
-    if isinstance(user, Classifier | Filler):
+    if isinstance(user, Classifier | Encoder | Filler):
         found = user.look(asked.text, edit=asked.edits)
     elif isinstance(user, Chatbot):
         found = user.look(asked.text, asked.target, asked.edits, before=asked.before, **options)
@@ -544,7 +551,7 @@ def routes(work: Work) -> APIRouter:
     @api.get(
         "/progress",
         response_class=StreamingResponse,
-        responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+        responses=STREAMED,
     )
     async def follow(run: Annotated[str, Query(max_length=200)]) -> StreamingResponse:
         """The reports of a run that is being trained, as events: report, frame, state, reset."""

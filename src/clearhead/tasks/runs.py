@@ -62,15 +62,19 @@ def load(path: str | Path, device: str = "cpu", checkpoint: str = "") -> User:
 
     `checkpoint` names other weights than those to use: "last", or the number of a step.
     """
-    config = RunFolder.open(path).config()
-    pretrained = "vectors" if config.model.vectors else config.model.family
-    use = pretrained if config.task == "pretraining" else config.task
-    if use not in USERS:
+    kind = user_of(RunFolder.open(path).config())
+    if kind is None:
         raise FolderError(
             f"{path} was pre-trained to fill gaps in text, and has no use of its own.",
             f"Begin with it: clearhead train FILES --from {path} --into RUN",
         )
-    return USERS[use].load(path, device=device, checkpoint=checkpoint)
+    return kind.load(path, device=device, checkpoint=checkpoint)
+
+
+def user_of(config: Config) -> type[User] | None:
+    """What a run can be used as; a denoiser has no use of its own."""
+    pretrained = "vectors" if config.model.vectors else config.model.family
+    return USERS.get(pretrained if config.task == "pretraining" else config.task)
 
 
 @dataclass(frozen=True, kw_only=True)
