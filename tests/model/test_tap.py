@@ -32,8 +32,30 @@ def stack(name, *attentions, norm, last, embedding=EMBEDDING):
     return [f"{name}.{part}" for part in (*names, "out", *last)]
 
 
+LSTM = ["input", "forget", "candidate", "output", "cell", "state"]
+GRU = ["reset", "update", "candidate", "state"]
+
+
+def recurrent_names(shape):
+    """Every tap name of a recurrent model of two layers per stack."""
+    inside = LSTM if shape["architecture"] == "lstm" else GRU
+    layers = [f"{index}.{name}" for index in range(2) for name in inside]
+    encoder = [f"encoder.{name}" for name in ("tokens", *layers, "out")]
+    if shape.get("family") == "encoder":
+        return [*encoder, "encoder.logits"]
+    if shape.get("family") == "decoder":
+        return [f"decoder.{name}" for name in ("tokens", *layers, "out", "logits")]
+    scaled = [] if shape.get("attention") == "additive" else ["scaled"]
+    asked = ["q", "scores", *scaled, "masked", "pattern", "z", "out"]
+    decoder = ["tokens", "start", "cross.k", "cross.v", *layers]
+    decoder += [*(f"cross.{name}" for name in asked), "out", "logits"]
+    return encoder + [f"decoder.{name}" for name in decoder]
+
+
 def names(shape):
     """Every tap name of a model of two layers per stack."""
+    if "architecture" in shape:
+        return recurrent_names(shape)
     family, norm = shape.get("family", "encoder-decoder"), shape.get("norm", "post")
     embedding = [*EMBEDDING[:2], "types", EMBEDDING[2]] if "n_token_types" in shape else EMBEDDING
     if family == "encoder":
@@ -53,9 +75,22 @@ SHAPES = {
     "encoder with classifier": {"family": "encoder", "n_classes": 3},
     "decoder": {"family": "decoder", "norm": "pre"},
 }
+RECURRENT = {
+    "LSTM": {"architecture": "lstm"},
+    "LSTM, additive, input feeding": {
+        "architecture": "lstm",
+        "attention": "additive",
+        "input_feeding": True,
+    },
+    "LSTM, decoder": {"architecture": "lstm", "family": "decoder", "bias": False},
+    "GRU, additive": {"architecture": "gru", "attention": "additive"},
+    "GRU, input feeding": {"architecture": "gru", "input_feeding": True},
+    "GRU, encoder": {"architecture": "gru", "family": "encoder"},
+}
+WHERE_WORDS_WAIT = pytest.mark.parametrize("shape", RECURRENT.values(), ids=RECURRENT)
 
 
-@pytest.fixture(params=SHAPES.values(), ids=SHAPES)
+@pytest.fixture(params=[*SHAPES.values(), *RECURRENT.values()], ids=[*SHAPES, *RECURRENT])
 def shape(request):
     return request.param
 
@@ -101,6 +136,7 @@ def test_rows_of_every_pattern_sum_to_one_and_masked_cells_are_exactly_zero(run)
             assert masked[1, ..., :3].isfinite().all()
 
 
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_an_edit_changes_what_follows_and_nothing_before_it(run):
     plain = Trace()
     before = run(plain)
@@ -116,6 +152,32 @@ def test_an_edit_changes_what_follows_and_nothing_before_it(run):
             assert torch.equal(plain[earlier], edited[earlier]), (
                 f"an edit of {path} reached back to {earlier}"
             )
+
+
+@WHERE_WORDS_WAIT
+def test_an_edit_of_one_word_changes_what_follows_it_in_time(run):
+    plain = Trace()
+    before = run(plain)
+    paths = [path for path in plain.seen if not path.endswith(("start", "cross.k", "cross.v"))]
+    own = [path for path in paths if path.startswith("decoder")]
+    for path in paths:
+        edited = Trace(
+            {path: lambda x: torch.where(torch.arange(x.size(-2))[:, None] == 2, 2 * x, x)}
+        )
+        assert not torch.allclose(before, run(edited), atol=1e-4), f"{path} is edited in vain"
+        for other in own if path in own else ():
+            # What comes earlier has read the edited word itself as it was.
+            n_same = 3 if own.index(other) < own.index(path) else 2
+            rows = plain[other][..., :n_same, :], edited[other][..., :n_same, :]
+            assert torch.equal(*rows), f"an edit of {path} reached back to {other}"
+
+
+def test_closing_the_forget_gate_is_to_forget(build, ids):
+    model = build(architecture="lstm", family="decoder", n_decoder_layers=1)
+    closed = Trace({"decoder.0.forget": torch.zeros_like})
+    model(target=ids(2, 5), tap=closed)
+    found, expected = closed["decoder.0.cell"], closed["decoder.0.input"]
+    assert_close(found, expected * closed["decoder.0.candidate"])
 
 
 def test_silencing_a_head_equals_a_model_whose_output_matrix_ignores_it(build, ids):
