@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from looks import SHAPES, SMALL, look_at
+from looks import RECURRENT, SHAPES, SMALL, look_at
 
 from clearhead.config import ModelConfig
-from clearhead.model import Transformer
+from clearhead.model import build as built
 
 
 @pytest.fixture(scope="session")
@@ -14,7 +14,7 @@ def build():
 
     def make(seed=0, **changes):
         torch.manual_seed(seed)
-        model = Transformer(ModelConfig(**{**SMALL, **changes})).eval()
+        model = built(ModelConfig(**{**SMALL, **changes})).eval()
         with torch.no_grad():
             for weight in model.parameters():
                 weight += 0.1 * torch.randn_like(weight)
@@ -25,4 +25,9 @@ def build():
 
 @pytest.fixture(params=SHAPES.values(), ids=SHAPES)
 def look(request, build):
+    return look_at(build(**request.param))
+
+
+@pytest.fixture(params=RECURRENT.values(), ids=RECURRENT)
+def recurrent(request, build):
     return look_at(build(**request.param))

@@ -33,6 +33,20 @@ SHAPES: dict[str, dict[str, Any]] = {
     "Marian's": {"positions": "halves", "activation": "silu", "logit_bias": True},
     "writes": {"family": "decoder", "norm": "pre", "scale_embeddings": False, "activation": "silu"},
 }
+RECURRENT: dict[str, dict[str, Any]] = {
+    "LSTM": {"architecture": "lstm"},
+    "LSTM, additive, input feeding": {
+        "architecture": "lstm",
+        "attention": "additive",
+        "input_feeding": True,
+        "bias": False,
+    },
+    "GRU, additive": {"architecture": "gru", "attention": "additive", "tie": "none"},
+    "GRU, input feeding": {"architecture": "gru", "input_feeding": True, "logit_bias": True},
+    "LSTM that writes": {"architecture": "lstm", "family": "decoder"},
+    "GRU that reads": {"architecture": "gru", "family": "encoder"},
+    "GRU that classifies": {"architecture": "gru", "family": "encoder", "n_classes": 3},
+}
 
 
 SPECIAL = ["<pad>", "<s>", "</s>", "<mask>"]

@@ -5,13 +5,16 @@ import random
 
 import pytest
 import torch
-from looks import SHAPES, look_at
+from looks import RECURRENT, SHAPES, look_at
 
 from clearhead.errors import ModelError
 
 KINDS = ["q", "k", "v", "scores", "scaled", "masked", "pattern", "z", "concat", "out", "add", "norm", "pre", "hidden",
          "tokens", "positions", "embedded", "resid_pre", "resid_mid", "resid_post", "logits", "probs", "types",
          "classes"]  # fmt: skip
+RECURRENT_KINDS = ["input", "forget", "candidate", "output", "cell", "state", "reset", "update", "start", "tokens",
+                   "q", "k", "v", "scores", "scaled", "masked", "pattern", "z", "out", "logits", "probs",
+                   "classes"]  # fmt: skip
 
 
 def cells(look, kind, n):
@@ -42,8 +45,37 @@ def test_two_hundred_cells_of_every_kind_come_out_as_the_model_had_them(look, ki
         assert not found.edited
 
 
-def test_every_tensor_of_a_trace_can_be_told_by_hand(look):
+@pytest.mark.parametrize("kind", RECURRENT_KINDS)
+def test_two_hundred_cells_of_every_kind_inside_a_recurrent_model_too(recurrent, kind):
+    for path, row, col, head in cells(recurrent, kind, -(-200 // len(RECURRENT))):
+        assert (found := recurrent.by_hand(path, row, col, head)).agrees, found
+
+
+def test_every_tensor_of_a_trace_can_be_told_by_hand(look, recurrent):
     assert {path.rpartition(".")[2] for path in look.paths} <= set(KINDS)
+    assert {path.rpartition(".")[2] for path in recurrent.paths} <= set(RECURRENT_KINDS)
+
+
+def test_a_gate_is_told_from_the_word_and_the_state_before_it(build):
+    look = look_at(build(architecture="lstm"))
+    found = look.by_hand("encoder.0.forget", 2, 9)
+    assert [text.split()[0] for text, _ in found.lines] == [
+        "encoder.tokens[2]", "+", "state", "+", "both", "σ(x)",
+    ]  # fmt: skip
+    # The ninth unit reads backwards: the state before is that of the next word.
+    backwards = look.seen["encoder.0.state"][3, 8:].double().numpy()
+    assert (found.operands["state before"] == backwards).all()
+    found = look.by_hand("decoder.1.forget", 0, 3)
+    assert found.operands["state before"] == pytest.approx(look.seen["decoder.start"][1].numpy())
+
+
+def test_a_wrong_gate_would_not_agree(build):
+    look = look_at(build(architecture="gru"))
+    look.seen["decoder.0.reset"] = wrong = look.seen["decoder.0.reset"].clone()
+    wrong[1, 2] += 0.01
+    assert not look.by_hand("decoder.0.reset", 1, 2).agrees
+    assert not look.by_hand("decoder.0.candidate", 1, 2).agrees
+    assert look.by_hand("decoder.0.update", 1, 2).agrees
 
 
 def test_a_wrong_number_would_not_agree(look):

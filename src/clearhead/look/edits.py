@@ -57,19 +57,23 @@ class Scope:
         return {stack: n for stack, n in sizes.items() if stack in self.config.family}
 
     def parts(self, *names: str) -> list[str]:
-        found = (
+        found = [
             f"{stack}.{layer}.{name}"
             for stack, n in self.stacks.items()
             for layer in range(n)
             for name in names
             if name != "cross" or (stack == "decoder" and "encoder" in self.stacks)
-        )
+        ]
+        if self.config.recurs:  # one attention, above all layers
+            found = ["decoder.cross"] if any(part.endswith("cross") for part in found) else []
         return [part for part in found if f"{part}.".startswith(f"{self.at}." if self.at else "")]
 
 
 def no_scale(scope: Scope) -> Taps:
     """Scores go into the softmax without being divided by √d_k."""
     root = math.sqrt(scope.config.d_model // scope.config.n_heads)
+    if scope.config.recurs and scope.config.attention == "additive":
+        return []
     return [(f"{part}.scaled", lambda x: x * root) for part in scope.parts("self", "cross")]
 
 
@@ -110,8 +114,8 @@ def one_head(scope: Scope) -> Taps:
 
 def silence(scope: Scope) -> Taps:
     """A head or a sub-layer says nothing; a layer is left out."""
-    if scope.head is not None:
-        return [(f"{part}.z", muted([scope.head])) for part in scope.parts("self", "cross")]
+    if scope.head is not None or scope.config.recurs:
+        return [(f"{part}.z", muted([scope.head or 0])) for part in scope.parts("self", "cross")]
     if scope.at.count(".") == 1 and scope.parts("ff"):
         return instead({f"{scope.at}.resid_post": f"{scope.at}.resid_pre"})
     return [(f"{part}.out", torch.zeros_like) for part in scope.parts("self", "cross", "ff")]
@@ -126,6 +130,8 @@ NAMES: dict[str, Callable[[Scope], Taps]] = {
     "one-head": one_head,
     "silence": silence,
 }
+IN_RECURRENT = ("no-scale", "silence", "paint")
+"""Edits of what a recurrent model has as well: attention to the source."""
 HELP = (
     f"Edits: {', '.join(NAMES)}, each also with a place, as in silence:decoder.1.cross.3; "
     f"paint:decoder.1.cross.3:ROW:COLUMN; swap:NUMBER:WORD."
@@ -164,6 +170,8 @@ def taps_of(name: str, config: ModelConfig) -> Taps:
         found = NAMES[kind](scope)
     else:
         raise ConfigError(f"There is no edit {shown(name)}.", HELP)
+    if config.recurs and kind not in IN_RECURRENT:
+        found = []
     if not found or (head is not None and head >= config.n_heads):
         raise ConfigError(f"The edit {shown(name)} finds nothing to change in this model.", HELP)
     return found

@@ -17,6 +17,7 @@ from clearhead.look.reasons import removal
 from clearhead.look.replay import Guess, Replay
 from clearhead.look.search import SearchTree
 from clearhead.look.words import word_places, word_texts
+from clearhead.model.recurrent import GATES
 from clearhead.tensors import tensor_bytes
 
 SHAPE = (
@@ -31,7 +32,9 @@ SHAPE = (
     "scale_embeddings",
     "embedding_norm",
 )
-STRIPS = ("tokens", "positions", "types", "resid_mid", "resid_post")
+IN_CELLS = (*dict.fromkeys(name for names in GATES.values() for name in names), "cell", "state")
+"""What a recurrent layer makes at each word."""
+STRIPS = ("tokens", "positions", "types", "resid_mid", "resid_post", *IN_CELLS)
 """What a page only draws and never calculates with: half precision will do where it is much."""
 FOR_PAGE = ("q", "k", "v", "scores", "pattern", "z", *STRIPS)
 """What a page is always given; scaled and masked it computes from these."""
@@ -96,7 +99,8 @@ def summaries(look: Replay) -> dict[str, Tensor]:
             found[f"{path}.top_units"] = units
             found[f"{path}.top_values"] = hidden.gather(1, units)
             found[f"{path}.zero_share"] = (hidden <= 0).float().mean(dim=-1)
-        found[f"{path}.stats"] = stats(look, path)
+        if f"{path}.add" in look.seen:
+            found[f"{path}.stats"] = stats(look, path)
     return found
 
 
@@ -113,13 +117,15 @@ def norm_weights(look: Replay) -> Arrays:
     return {
         f"{path}.norm_{name}": array(weight)
         for path, _ in sublayers(look)
+        if f"{path}.norm" in look.seen
         for name, weight in look.norm_of(path).named_parameters()
     }
 
 
 def sublayers(look: Replay) -> list[tuple[str, str]]:
     """The path and kind of every attention and feed-forward network, in their order."""
-    return [(part["id"], part["kind"]) for part in graph(look) if part["kind"] != "output"]
+    parts = [(part["id"], part["kind"]) for part in graph(look)]
+    return [part for part in parts if part[1] in ("attention", "ff")]
 
 
 def graph(look: Replay) -> list[dict[str, Any]]:
@@ -140,9 +146,13 @@ def graph(look: Replay) -> list[dict[str, Any]]:
                     "causal": part.startswith("decoder") and part.endswith("self"),
                     "n_heads": config.n_heads,
                     "d_k": d_k,
-                    "scale": math.sqrt(d_k),
+                    "scale": math.sqrt(d_k) if f"{part}.scaled" in look.seen else 1.0,
                 }
             )
+        elif name == "state":
+            own = [each for each in IN_CELLS if f"{part}.{each}" in look.seen]
+            sides = ["→", "←"] if part.startswith("encoder") else ["→"]
+            parts.append({"id": part, "kind": "gates", "gates": own, "ways": sides})
         elif name == "hidden":
             parts.append({"id": part, "kind": "ff"})
         elif name in ("logits", "classes"):
@@ -212,6 +222,7 @@ def model(look: Replay) -> dict[str, Any]:
     return {
         "name": look.task,
         **{name: getattr(look.model.config, name) for name in SHAPE},
+        **({"architecture": look.model.config.architecture} if look.model.config.recurs else {}),
         **{f"n_{name}_layers": len(stack.layers) if stack else 0 for name, stack in stacks.items()},
         "n_parameters": sum(weight.numel() for weight in look.model.parameters()),
     }

@@ -10,10 +10,11 @@ N_BEST = 4
 
 def guide(look: Replay, picture: str = "") -> str:
     """The whole way of a sentence through both stacks; `picture` is the file of its alignment."""
-    if look.family != "encoder-decoder":
+    if look.family != "encoder-decoder" or look.model.config.recurs:
+        found = look.model.config.architecture if look.model.config.recurs else look.family
         raise ModelError(
-            "The guide goes through an encoder and a decoder, "
-            f"and this model is of family {look.family}.",
+            "The guide goes through the encoder and the decoder of a Transformer, "
+            f"and this model is of family {found}.",
             "Look at its numbers with .by_hand(path, row, col).",
         )
     return "\n".join([*reading(look), *encoding(look), *writing(look, picture), *choosing(look)])

@@ -19,7 +19,7 @@ from torch import Tensor
 from clearhead.errors import ConfigError
 from clearhead.model import Edit, Model, Trace
 
-HEAD = re.compile(r"(.+\..+\.(?:self|cross))\.(\d+)(\..+)?")
+HEAD = re.compile(r"(.+\.(?:self|cross))\.(\d+)(\..+)?")
 AXES = {
     **dict.fromkeys(("q", "z"), ("head", "rows", "d_k")),
     **dict.fromkeys(("k", "v"), ("head", "keys", "d_k")),
@@ -27,6 +27,7 @@ AXES = {
     **dict.fromkeys(("pre", "hidden"), ("rows", "d_ff")),
     **dict.fromkeys(("logits", "probs"), ("rows", "token")),
     "classes": ("class",),
+    "start": ("layer", "d_model"),
 }
 """What dimensions count, by the end of a path; those of all other tensors rows and d_model."""
 MOST_ROWS, MOST_COLUMNS, WIDEST = 24, 10, 12
@@ -87,7 +88,7 @@ class LabelledTensor:
     path: str
     values: Float[np.ndarray, "..."]
     axes: tuple[str, ...]
-    """What each dimension counts: head, source, target, d_k, d_model, d_ff, token, class."""
+    """What each dimension counts: head, source, target, d_k, d_model, d_ff, token, class, layer."""
     labels: tuple[tuple[str, ...], ...]
     """The name of every index, dimension by dimension."""
 

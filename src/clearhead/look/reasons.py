@@ -64,10 +64,10 @@ def reasons(look: Replay) -> Reasons:
             "Mask a word of the text, or let it write.",
         )
     columns = membership(read)
-    # rows are output tokens, columns words that were read
+    # rows are output tokens, columns words that were read; a recurrent writer has no attention
+    looked = {"attention": False, "weighted attention": True} if look.attentions else {}
     tables = {
-        "attention": attended(look, rows) @ columns.mT,
-        "weighted attention": attended(look, rows, weighted=True) @ columns.mT,
+        **{name: attended(look, rows, weighted) @ columns.mT for name, weighted in looked.items()},
         "gradient × input": steepness(look, rows, side) @ columns.mT,
         "removal": removal(look, rows, side),
     }
@@ -125,7 +125,7 @@ def attended(look: Replay, rows: Sequence[int], weighted: bool = False) -> Float
     tables = []
     for path, pattern in patterns(look.seen, kind).items():
         if weighted:
-            weight = look.part(path).out.weight.detach().float().cpu()
+            weight = look.part(path).of_z.detach().float().cpu()
             by_head = weight.unflatten(1, (len(pattern), -1))  # (D, H, K)
             brought = torch.einsum("hsk,dhk->hsd", look.seen[f"{path}.v"], by_head)
             tables.append(torch.einsum("hts,hsd->tsd", pattern, brought).norm(dim=-1))

@@ -154,9 +154,17 @@ class Replay:
         return head
 
     def part(self, path: str) -> Any:
-        """The module behind a path: `decoder.1.cross`, `encoder.0.ff`, `encoder.0.norm_ff`."""
-        stack, layer, name = path.split(".")
-        return getattr(getattr(self.model, stack).layers[int(layer)], SUBLAYERS.get(name, name))
+        """The module behind a path: `decoder.1.cross`, `encoder.0.ff`, `encoder.0.norm_ff`.
+
+        A recurrent decoder has one attention, above its layers: `decoder.cross`.
+        """
+        stack, *layer, name = path.split(".")
+        module = getattr(self.model, stack)
+        return (
+            getattr(module.layers[int(layer[0])], SUBLAYERS.get(name, name))
+            if layer
+            else module.cross
+        )
 
     def norm_of(self, path: str) -> Any:
         block, _, name = path.rpartition(".")
@@ -181,7 +189,7 @@ class Replay:
 
     def head_outputs(self, path: str) -> Float[Tensor, "H T D"]:
         """What each head adds to the stream: its z through its own slice of W_O."""
-        z, weight = self.seen[f"{path}.z"], self.part(path).out.weight.detach().float().cpu()
+        z, weight = self.seen[f"{path}.z"], self.part(path).of_z.detach().float().cpu()
         # (H, T, K) @ (H, K, D)
         added: Tensor = z @ weight.unflatten(1, (len(z), -1)).permute(1, 2, 0)
         return added
@@ -266,7 +274,12 @@ class Replay:
 
     @torch.inference_mode()
     def lens(self, n: int = 3) -> tuple[tuple[tuple[Guess, ...], ...], ...]:
-        """What each layer would say if it were the last (logit lens): the n best for each row."""
+        """What each layer would say if it were the last (logit lens): the n best for each row.
+
+        The states of a recurrent layer are no words yet; only its last vectors are.
+        """
+        if self.model.config.recurs:
+            return ((),) * len(self.logits)
         name = "encoder" if self.family == "encoder" else "decoder"
         stack, n = getattr(self.model, name), min(n, self.logits.size(-1))
         layers = []

@@ -63,6 +63,11 @@ class Attention(nn.Module):
         out: Tensor = self.out(tap("concat", merge_heads(z)))
         return tap("out", out)
 
+    @property
+    def of_z(self) -> Float[Tensor, "D D"]:
+        """The matrix that z goes through on its way out, W_O."""
+        return self.out.weight
+
     def queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
         d_model = x.size(-1)
         bias = None if self.qkv.bias is None else self.qkv.bias[:d_model]

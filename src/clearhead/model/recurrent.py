@@ -181,6 +181,11 @@ class SourceAttention(nn.Module):
             self.energy = nn.Linear(config.d_model, 1, bias=False)
         self.combine = nn.Linear(2 * config.d_model, config.d_model, bias=config.bias)
 
+    @property
+    def of_z(self) -> Float[Tensor, "D D"]:
+        """The part of a matrix that z goes through on its way out; the state goes through the rest."""
+        return self.combine.weight[:, : self.combine.out_features]
+
     def keys_and_values(
         self, memory: Float[Tensor, "B S D"], tap: Tap = SILENT
     ) -> tuple[Float[Tensor, "B 1 S D"], Float[Tensor, "B 1 S D"]]:

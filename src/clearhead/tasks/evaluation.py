@@ -18,6 +18,8 @@ from clearhead import metrics
 from clearhead.config import DecodeConfig
 from clearhead.data.examples import LabelledText, Pair, labelled, pairs, running_text
 from clearhead.errors import ConfigError, DataError, shown
+from clearhead.model.attention import Attention
+from clearhead.model.recurrent import SourceAttention
 from clearhead.tasks.chat import Chatbot, read_conversations
 from clearhead.tasks.classification import Classifier, chosen_labels, probabilities
 from clearhead.tasks.runs import load
@@ -352,11 +354,9 @@ def ablate_heads(
     muted = type(translator)([model], translator.tokenizers, translator.config)
     loss, bleu = loss_and_bleu(muted, pairs)
     parts = [
-        (f"{stack}.{layer}.{kind}", getattr(block, f"{kind}_attention").out.weight)
-        for stack in ("encoder", "decoder")
-        for layer, block in enumerate(getattr(model, stack).layers)
-        for kind in ("self", "cross")
-        if hasattr(block, f"{kind}_attention")
+        (name.replace("layers.", "").replace("_attention", ""), module.of_z)
+        for name, module in model.named_modules()
+        if isinstance(module, Attention | SourceAttention)
     ]
     n_heads, changes = model.config.n_heads, {}
     for number, (path, weight) in enumerate(parts):

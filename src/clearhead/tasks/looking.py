@@ -160,9 +160,11 @@ def with_before(looked: Callable[[Edits], Look], edits: Edits) -> Look:
 def probes(job: Job) -> list[Probe]:
     """Some examples of a good length to film each head on, cut to what a frame holds.
 
-    A run of several processes, or a huge model, is not filmed.
+    A run of several processes, a huge model, or one without attention is not filmed.
     """
     config = job.model.config
+    if config.recurs and config.family != "encoder-decoder":
+        return []
     n_heads = config.n_heads * (config.n_encoder_layers + 2 * config.n_decoder_layers)
     if not job.config.film or job.ranks.world > 1 or n_heads > MOST_HEADS:
         return []

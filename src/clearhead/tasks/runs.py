@@ -219,12 +219,14 @@ def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
         "decoder": f"{model.n_decoder_layers}",
         "encoder-decoder": f"{model.n_encoder_layers} + {model.n_decoder_layers}",
     }[model.family]
+    kind = f"{model.architecture}, {model.family}" if model.recurs else model.family
+    heads = "1 head" if model.recurs else f"{model.n_heads} heads"
     held_out = f"- {data.validation_share:.0%} of the examples, held out"
     lines = [
         f"# {folder.path.name}",
         "",
-        f"A {config.task} model made with clearhead {__version__}: {model.family}, "
-        f"{layers} layers, width {model.d_model}, {model.n_heads} heads, {model.vocab_size:,} tokens.",
+        f"A {config.task} model made with clearhead {__version__}: {kind}, "
+        f"{layers} layers, width {model.d_model}, {heads}, {model.vocab_size:,} tokens.",
         "",
         "## Trained on",
         *(f"- {described_file(folder.path / file)}" for file in data.files),

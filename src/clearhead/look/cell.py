@@ -1,0 +1,299 @@
+"""How each kind of number inside a Transformer is made, in the paper's order."""
+
+import math
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from clearhead.look.replay import Replay
+from clearhead.model.block import ACTIVATIONS
+
+Vector = NDArray[np.float64]
+N_TERMS = 3
+"""Products that are written out; the rest are counted."""
+Lines = list[tuple[str, float]]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One place in one part of the model, and how each kind of number is made there."""
+
+    look: Replay
+    part: str
+    """The path without the tensor's name: decoder.1.cross, decoder.1, decoder."""
+    row: int
+    col: int
+    head: int
+    operands: dict[str, Vector] = field(default_factory=dict)
+
+    # Where things are
+
+    def seen(self, name: str) -> Vector:
+        return double(self.look.seen[f"{self.part}.{name}"])
+
+    @property
+    def stack(self) -> str:
+        return self.part.partition(".")[0]
+
+    @property
+    def modules(self) -> Any:
+        return getattr(self.look.model, self.stack)
+
+    @property
+    def kind(self) -> str:
+        return self.part.rpartition(".")[2]
+
+    @property
+    def pre(self) -> bool:
+        return self.look.model.config.norm == "pre"
+
+    @property
+    def left(self) -> str:
+        """What a sub-layer leaves in the stream."""
+        return "add" if self.pre else "norm"
+
+    @property
+    def stream(self) -> str:
+        """The path of what passes by a sub-layer and is added to its output (residual stream)."""
+        block, _, kind = self.part.rpartition(".")
+        name = {"self": "resid_pre", "cross": f"self.{self.left}", "ff": "resid_mid"}[kind]
+        return f"{block}.{name}"
+
+    @property
+    def entry(self) -> str:
+        """The path of what a sub-layer reads."""
+        return f"{self.part}.norm" if self.pre else self.stream
+
+    def vector(self, path: str) -> Vector:
+        return double(self.look.seen[path][self.row])
+
+    def told(self, path: str) -> tuple[str, Vector]:
+        return f"{path}[{self.row}]", self.vector(path)
+
+    def copied(self, path: str) -> Lines:
+        return [(path, float(self.vector(path)[self.col]))]
+
+    def dot(
+        self,
+        a: tuple[str, Vector],
+        b: tuple[str, Vector],
+        bias: Tensor | None = None,
+        place: int = 0,
+    ) -> Lines:
+        self.operands.update((a, b))
+        products = [f"{x:.3f}·{y:.3f}" for x, y in zip(a[1], b[1], strict=True)]
+        more = f" + … {len(products) - N_TERMS} more" if len(products) > N_TERMS else ""
+        total = float(a[1] @ b[1])
+        lines = [(f"{a[0]} · {b[0]} = {' + '.join(products[:N_TERMS])}{more}", total)]
+        if bias is not None:
+            lines.append((f"+ bias {bias[place]:.4f}", total + float(double(bias)[place])))
+        return lines
+
+    def linear(self, x: tuple[str, Vector], matrix: str, layer: nn.Linear, place: int) -> Lines:
+        """What comes in, times a column of a layer's matrix, and its bias."""
+        return self.dot(x, (f"{matrix} column", double(layer.weight)[place]), layer.bias, place)
+
+    # Attention
+
+    def projected(self, name: Literal["q", "k", "v"]) -> Lines:
+        """A query, key or value of what the sub-layer reads, or of the encoder's output."""
+        path = "encoder.out" if self.kind == "cross" and name != "q" else self.entry
+        qkv, config = self.look.part(self.part).qkv, self.look.model.config
+        # queries, keys and values stand one above the other, and in each of them the heads
+        first = "qkv".index(name) * config.d_model + self.head * (config.d_model // config.n_heads)
+        return self.linear(self.told(path), f"W_{name.upper()}", qkv, first + self.col)
+
+    def weight(self) -> Lines:
+        """How much the row looks at a key, in four steps: score, scale, mask and softmax."""
+        query, keys = self.seen("q")[self.head, self.row], self.seen("k")[self.head]
+        lines = self.dot(("q", query), ("k", keys[self.col]))
+        lines.append((f"÷ √{len(query)}", lines[-1][1] / math.sqrt(len(query))))
+        is_causal = self.stack == "decoder" and self.kind == "self"
+        n_seen = self.row + 1 if is_causal else len(keys)
+        may, may_not = ("mask: may look", lines[-1][1]), ("mask: a later token", -math.inf)
+        lines.append(may if self.col < n_seen else may_not)
+        row = keys @ query / math.sqrt(len(query))
+        row[n_seen:] = -math.inf
+        return [*lines, *softmax(row, self.col)]
+
+    def z(self) -> Lines:
+        weights = self.seen("pattern")[self.head, self.row]
+        values = self.seen("v")[self.head, :, self.col]
+        return self.dot(("pattern", weights), (f"v[:, {self.col}]", values))
+
+    def concat(self) -> Lines:
+        z = self.seen("z")
+        head, column = divmod(self.col, z.shape[-1])
+        return [(f"z of head {head}, column {column}", float(z[head, self.row, column]))]
+
+    def out(self) -> Lines:
+        """The output of an attention, of a feed-forward network or of a whole stack."""
+        if "." in self.part:
+            name, matrix = ("hidden", "W₂") if self.kind == "ff" else ("concat", "W_O")
+            layer = self.look.part(self.part).out
+            return self.linear((name, self.seen(name)[self.row]), matrix, layer, self.col)
+        last = f"{self.stack}.{len(self.modules.layers) - 1}.resid_post"
+        if self.pre:
+            return self.normed(last, self.vector(last), self.modules.norm)
+        return self.copied(last)
+
+    # Add & norm
+
+    def add(self) -> Lines:
+        before, new = self.vector(self.stream)[self.col], self.seen("out")[self.row, self.col]
+        return [
+            (self.stream, float(before)),
+            (f"+ {self.part}.out {new:.4f}", float(before + new)),
+        ]
+
+    def norm(self) -> Lines:
+        path = self.stream if self.pre else f"{self.part}.add"
+        return self.normed(path, self.vector(path), self.look.norm_of(self.part))
+
+    def normed(self, name: str, row: Vector, norm: nn.Module) -> Lines:
+        """(x − mean) ÷ deviation, times a gain, plus a bias."""
+        self.operands[name] = row
+        mean, deviation = float(row.mean()), math.sqrt(row.var() + self.look.model.config.norm_eps)
+        weights = {key: float(double(weight)[self.col]) for key, weight in norm.named_parameters()}
+        value = (float(row[self.col]) - mean) / deviation
+        lines = [
+            (f"{name}[{self.row}, {self.col}]", float(row[self.col])),
+            ("mean of the row", mean),
+            ("deviation of the row, √(variance + ε)", deviation),
+            ("(x − mean) ÷ deviation", value),
+        ]
+        if "weight" in weights:
+            lines.append((f"× gain {weights['weight']:.4f}", value := value * weights["weight"]))
+        if "bias" in weights:
+            lines.append((f"+ bias {weights['bias']:.4f}", value + weights["bias"]))
+        return lines
+
+    # Feed-forward
+
+    def hidden(self) -> Lines:
+        name = self.look.model.config.activation
+        before = torch.tensor(self.seen("pre")[self.row, self.col])
+        text = "max(0, x)" if name == "relu" else name
+        return [("pre", float(before)), (text, float(ACTIVATIONS[name](before)))]
+
+    # Into the stacks and out of them
+
+    def tokens(self) -> Lines:
+        model, config = self.look.model, self.look.model.config
+        encodes = self.stack == "encoder"
+        table = getattr(model, "source_tokens", model.tokens) if encodes else model.tokens
+        token = (self.look.source if encodes else self.look.target)[self.row]
+        number = float(double(table.weight)[token.id, self.col])
+        lines = [(f"embedding of {token.text} (row {token.id})", number)]
+        if config.scale_embeddings:
+            lines.append((f"× √{config.d_model}", number * math.sqrt(config.d_model)))
+        return lines
+
+    def positions(self) -> Lines:
+        config = self.look.model.config
+        if config.positions == "learned":
+            table = double(self.modules.positions.table)
+            return [(f"learned vector of position {self.row}", float(table[self.row, self.col]))]
+        pair, is_cos = divmod(self.col, 2)
+        if config.positions == "halves":
+            is_cos, pair = divmod(self.col, config.d_model // 2)
+        even = 2 * pair
+        angle = self.row / 10_000 ** (even / config.d_model)
+        wave = ("cos of it", math.cos(angle)) if is_cos else ("sin of it", math.sin(angle))
+        return [(f"{self.row} ÷ 10000^({even}/{config.d_model})", angle), wave]
+
+    def embedded(self) -> Lines:
+        parts = ("tokens", "positions", "types")
+        names = [name for name in parts if f"{self.part}.{name}" in self.look.seen]
+        rows = [self.seen(name)[self.row] for name in names]
+        if self.look.model.config.embedding_norm:
+            return self.normed(" + ".join(names), np.sum(rows, axis=0), self.modules.norm_embedding)
+        numbers = [float(row[self.col]) for row in rows]
+        return [*zip(names, numbers, strict=True), ("sum", sum(numbers))]
+
+    def resid_pre(self) -> Lines:
+        layer = int(self.kind)
+        before = f"{layer - 1}.resid_post" if layer else "embedded"
+        return self.copied(f"{self.stack}.{before}")
+
+    def resid_mid(self) -> Lines:
+        last = "cross" if f"{self.part}.cross.out" in self.look.seen else "self"
+        return self.copied(f"{self.part}.{last}.{self.left}")
+
+    # Out of the model
+
+    def logits(self) -> Lines:
+        head = deepcopy(self.look.model.head).double().cpu()
+        x = head.transform(self.look.seen[f"{self.stack}.out"].double()[self.row])
+        name = f"{self.stack}.out[{self.row}]{' through a layer' if head.dense is not None else ''}"
+        vector = double(head.matrix(self.look.model.tokens.weight))[self.col]
+        token = f"vector of {self.look.spell([self.col])[0]}"
+        return self.dot((name, double(x)), (token, vector), head.bias, self.col)
+
+    def classes(self) -> Lines:
+        """A class's score, from the one vector that stands for the whole text."""
+        head = deepcopy(self.look.model.classifier).double().cpu()
+        config, out = self.look.model.config, self.look.seen["encoder.out"].double()
+        pooled = out[0] if head.pooling == "first" else out.mean(dim=0)
+        x = double(head.activation(head.dense(pooled)))
+        name = f"{config.pooled} of the {head.pooling} vector through a layer"
+        weights = "weights of the class", double(head.out.weight)[self.row]
+        return self.dot((name, x), weights, head.out.bias, self.row)
+
+
+RULES: dict[str, Callable[[Cell], Lines]] = {
+    "tokens": Cell.tokens,
+    "positions": Cell.positions,
+    "types": lambda cell: [
+        ("vector of segment 0", float(double(cell.modules.types.weight)[0, cell.col]))
+    ],
+    "embedded": Cell.embedded,
+    "q": lambda cell: cell.projected("q"),
+    "k": lambda cell: cell.projected("k"),
+    "v": lambda cell: cell.projected("v"),
+    "scores": lambda cell: cell.weight()[:1],
+    "scaled": lambda cell: cell.weight()[:2],
+    "masked": lambda cell: cell.weight()[:3],
+    "pattern": Cell.weight,
+    "z": Cell.z,
+    "concat": Cell.concat,
+    "out": Cell.out,
+    "add": Cell.add,
+    "norm": Cell.norm,
+    "pre": lambda cell: cell.linear(
+        cell.told(cell.entry), "W₁", cell.look.part(cell.part).inner, cell.col
+    ),
+    "hidden": Cell.hidden,
+    "resid_pre": Cell.resid_pre,
+    "resid_mid": Cell.resid_mid,
+    "resid_post": lambda cell: cell.copied(f"{cell.part}.ff.{cell.left}"),
+    "logits": Cell.logits,
+    "probs": lambda cell: [
+        *cell.logits(),
+        *softmax(double(cell.look.logits)[cell.row], cell.col),
+    ],
+    "classes": Cell.classes,
+}
+"""How each tensor's numbers are made, by the last part of its path."""
+
+
+def softmax(row: Vector, place: int) -> Lines:
+    """One share of a softmax; the largest number is taken off first, which keeps exp small."""
+    largest = float(row.max())
+    powers = np.exp(row - largest)
+    total = float(powers.sum())
+    return [
+        (f"exp(x − {largest:.4f}), the largest of its row", float(powers[place])),
+        (f"sum of all {len(row)} such powers", total),
+        ("÷ sum", float(powers[place]) / total),
+    ]
+
+
+def double(x: Tensor) -> Vector:
+    return x.detach().double().cpu().numpy()
