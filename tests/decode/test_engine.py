@@ -201,6 +201,26 @@ def test_the_memory_of_an_engine_that_nobody_needs_is_free_at_once(build):
         gc.enable()
 
 
+@pytest.mark.parametrize("shape", RECURRENT, ids=str)
+def test_eight_bits_change_what_a_recurrent_model_says_little(build, shape):
+    model, found = build(**shape), []
+    for int8 in (False, True):
+        engine = fast_engine(laid_out(model, int8))
+        with torch.inference_mode():
+            found.append(engine.read(sentences(model, [((4, 5, 6), (1, 7, 5))]), 1).exp())
+    assert not torch.equal(*found)
+    assert (found[0] - found[1]).norm() < 0.15 * found[0].norm()
+
+
+def test_hypotheses_of_a_recurrent_model_share_their_sentences_keys(build):
+    engine = fast_engine(laid_out(build(architecture="gru")))
+    with torch.inference_mode():
+        engine.read(sentences(build(architecture="gru"), [((4, 5, 6), (1,)), ((7,), (1,))]), 3)
+        engine.step(torch.tensor([[4, 5, 6]] * 2), torch.zeros(2, 3, dtype=torch.long))
+    assert [each.shape[0] for each in engine.source] == [2, 2]
+    assert engine.memory.shape == (2, 2, 3, 16)
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_eight_bits_change_the_logits_little(build, shape):
     model, target = build(**shape), torch.randint(8, (2, 7))

@@ -11,7 +11,7 @@ import torch
 from clearhead.config import DecodeConfig, ModelConfig, TrainConfig
 from clearhead.data.batches import Batches, LabelBatch, PairBatch, shifted, with_end
 from clearhead.decode import decode
-from clearhead.model import Transformer
+from clearhead.model import Model, build
 from clearhead.text import END, SPECIALS
 from clearhead.training import Job, Judge, Loss, label_loss, next_token_loss, train
 from training.tiny import MemoryKeeper
@@ -112,23 +112,23 @@ def labels(found: list[Row]) -> list[int]:
     return [1 + (row[0] > row[-1]) - (row[0] < row[-1]) for row in found]
 
 
-def learned(model: ModelConfig, batches: Batches, loss: Loss, steps: int, seed: int) -> Transformer:
+def learned(config: ModelConfig, batches: Batches, loss: Loss, steps: int, seed: int) -> Model:
     torch.manual_seed(seed)
-    transformer = Transformer(model)
-    config = TrainConfig(seed=seed, validate_every=steps, label_smoothing=0.0)
+    model = build(config)
+    course = TrainConfig(seed=seed, validate_every=steps, label_smoothing=0.0)
     judge = Judge(loss=lambda _: 0.0)  # the test measures, at the end
     job = Job(
-        model=transformer,
+        model=model,
         batches=batches,
         loss=loss,
-        config=config,
+        config=course,
         steps=steps,
         judge=judge,
         keeper=MemoryKeeper(),
     )
     for _ in train(job):
         pass
-    return transformer.eval()
+    return model.eval()
 
 
 def shape(**changes: object) -> ModelConfig:
@@ -143,10 +143,10 @@ def shape(**changes: object) -> ModelConfig:
     return ModelConfig(**{**sizes, **layers, **changes})
 
 
-def solved(puzzle: str, seed: int, steps: int) -> float:
+def solved(puzzle: str, seed: int, steps: int, **changes: object) -> float:
     """The share of held-out rows that a model trained on the puzzle answers exactly."""
     answer = ANSWERS[puzzle]
-    model = learned(shape(), Puzzles(answer, seed), next_token_loss(), steps, seed)
+    model = learned(shape(**changes), Puzzles(answer, seed), next_token_loss(), steps, seed)
     asked = rows(seed, N_HELD_OUT, held_out=True)
     found = decode([model], [[*row, END] for row in asked], DecodeConfig(beam=1, guard=False))
     return sum(

@@ -14,6 +14,22 @@ def test_learns_to_answer_rows_of_digits_exactly(puzzle):
     assert solved(puzzle, seed=0, steps=STEPS[puzzle]) >= EXACT
 
 
+@pytest.mark.parametrize("architecture", ["lstm", "gru"])
+def test_the_older_way_learns_as_well(architecture):
+    """It takes longer to be exact: each word waits for the one before it."""
+    assert solved("reverse", seed=0, steps=400, architecture=architecture) >= 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["lstm", "gru"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"attention": "additive"}, {"input_feeding": True}], ids=str
+)
+def test_the_older_way_learns_to_copy_exactly(architecture, changes):
+    found = solved("copy", seed=1, steps=1_500, architecture=architecture, **changes)
+    assert found >= EXACT
+
+
 def test_learns_to_tell_classes_apart():
     assert classified(seed=0, steps=STEPS_FOR_CLASSES) >= EXACT
 

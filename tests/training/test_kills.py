@@ -107,8 +107,8 @@ def test_a_kill_of_either_of_two_processes_costs_nothing_but_the_work_since_the_
         assert_same_run(nursery.place / f"second-{step}", nursery.place / "whole-of-two")
 
 
-def kills_at_random(nursery, n, seed, steps=30):
-    settings = {"train.save_every": 3, "train.validate_every": 10}
+def kills_at_random(nursery, n, seed, steps=30, **model):
+    settings = {"train.save_every": 3, "train.validate_every": 10, **model}
     choice = random.Random(seed)
     whole = nursery.run(f"calm-{seed}", steps, settings)
     assert whole["codes"] == [0]
@@ -123,6 +123,11 @@ def kills_at_random(nursery, n, seed, steps=30):
 
 def test_a_few_kills_at_random_moments_change_no_bit(nursery):
     kills_at_random(nursery, 4, seed=1)
+
+
+def test_a_few_kills_of_a_recurrent_run_change_no_bit_either(nursery):
+    model = {"model.architecture": "lstm", "model.input_feeding": "true", "model.dropout": 0.2}
+    kills_at_random(nursery, 4, seed=4, **model)
 
 
 @pytest.mark.slow

@@ -213,3 +213,24 @@ def test_frozen_weights_have_no_gradient(model):
     assert all(
         (p.grad is None) == (depths(model)[name] <= 1) for name, p in model.named_parameters()
     )
+
+
+def test_recurrent_layers_have_their_depth_and_muon_their_matrices():
+    model = tiny_model(architecture="gru", n_encoder_layers=2, n_decoder_layers=2)
+    found = depths(model)
+    assert found["tokens.weight"] == 0
+    assert found["encoder.layers.1.cells.weight_hh_l0_reverse"] == 2
+    assert found["decoder.layers.0.cells.bias_ih_l0"] == 1
+    assert found["decoder.cross.query.weight"] == found["decoder.start.weight"] == 3
+    muon, _ = optimizers(model, TrainConfig(optimizer="muon"))
+    owned = {id(parameter) for group in muon.param_groups for parameter in group["params"]}
+    assert owned == {id(p) for name, p in model.named_parameters() if ".weight_" in name}
+
+
+def test_a_frozen_recurrent_layer_has_no_gradient_and_the_layers_above_it_learn():
+    model = tiny_model(architecture="lstm", n_encoder_layers=2, n_decoder_layers=2)
+    freeze(model, 1)
+    model(torch.tensor([[5, 6]]), torch.tensor([[1, 7]])).logsumexp(dim=-1).sum().backward()
+    assert all(
+        (p.grad is None) == (depths(model)[name] <= 1) for name, p in model.named_parameters()
+    )

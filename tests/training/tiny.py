@@ -9,14 +9,14 @@ import torch
 
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.batches import Batch, Batches, LabelBatch, PairBatch, TextBatch
-from clearhead.model import Transformer
+from clearhead.model import Model, build
 from clearhead.training import Judge, next_token_loss, total_loss
 from clearhead.training.loop import Job
 
 VOCAB = 12
 
 
-def tiny_model(seed: int = 0, **settings: Any) -> Transformer:
+def tiny_model(seed: int = 0, **settings: Any) -> Model:
     shape = {
         "vocab_size": VOCAB,
         "d_model": 16,
@@ -26,7 +26,7 @@ def tiny_model(seed: int = 0, **settings: Any) -> Transformer:
         "n_decoder_layers": 1,
     }
     torch.manual_seed(seed)
-    return Transformer(
+    return build(
         ModelConfig(**{**shape, "dropout": 0.0, "norm": "pre", "init": "small", **settings})
     )
 
@@ -83,7 +83,7 @@ class SomePairs(Batches[PairBatch]):
         return (pair_batch(n) for n in range(self.n_batches))
 
 
-def loss_of(model: Transformer) -> float:
+def loss_of(model: Model) -> float:
     """The loss on pairs of its own."""
     loss, n = total_loss(model, next_token_loss(), [pair_batch(99)])
     return loss / n
@@ -147,7 +147,7 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def gradients(model: Transformer) -> dict[str, torch.Tensor]:
+def gradients(model: Model) -> dict[str, torch.Tensor]:
     return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
 
 
