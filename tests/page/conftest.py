@@ -13,7 +13,8 @@ import torch
 from clearhead import Translator
 from clearhead.config import Config, ModelConfig, TokenizerConfig
 from clearhead.look import Look, replayed, tokens
-from clearhead.model import Transformer
+from clearhead.model import Model, Transformer
+from clearhead.model import build as built
 from clearhead.text import Tokenizer
 
 SMALL: dict[str, Any] = {
@@ -29,12 +30,12 @@ def spelled(ids):
 
 
 @pytest.fixture(scope="session")
-def build() -> Callable[..., Transformer]:
+def build() -> Callable[..., Model]:
     """Makes a small model; biases and norms are moved from 0 and 1, where a mistake would not show."""
 
-    def make(seed: int = 0, **changes: Any) -> Transformer:
+    def make(seed: int = 0, **changes: Any) -> Model:
         torch.manual_seed(seed)
-        model = Transformer(ModelConfig(**{**SMALL, **changes})).eval()
+        model = built(ModelConfig(**{**SMALL, **changes})).eval()
         with torch.no_grad():
             for weight in model.parameters():
                 weight += 0.1 * torch.randn_like(weight)

@@ -36,7 +36,7 @@ IN_CELLS = (*dict.fromkeys(name for names in GATES.values() for name in names), 
 """What a recurrent layer makes at each word."""
 STRIPS = ("tokens", "positions", "types", "resid_mid", "resid_post", *IN_CELLS)
 """What a page only draws and never calculates with: half precision will do where it is much."""
-FOR_PAGE = ("q", "k", "v", "scores", "pattern", "z", *STRIPS)
+FOR_PAGE = ("q", "k", "v", "scores", "pattern", "z", "start", *STRIPS)
 """What a page is always given; scaled and masked it computes from these."""
 FOR_SMALL_PAGE = ("embedded", "add", "norm")
 """What it is given as well where all of it takes no more than so many bytes."""
@@ -58,7 +58,7 @@ def tensors(look: Replay, whole: bool = False) -> Arrays:
     }
     if look.film:
         found |= {f"film.{path}": frames for path, frames in look.film.patterns.items()}
-    tour = tensors_of_tour(look)
+    tour = {} if look.model.config.recurs else tensors_of_tour(look)
     more = found | tensors_named(look, FOR_SMALL_PAGE) | tour
     if sum(values.nbytes for values in more.values()) <= SMALL:
         return more | norm_weights(look)
@@ -91,6 +91,8 @@ def summaries(look: Replay) -> dict[str, Tensor]:
     """Large tensors in short: what each head and sub-layer adds, which hidden units are active."""
     found: dict[str, Tensor] = {}
     for path, kind in sublayers(look):
+        if kind == "attention" and hasattr(look.part(path), "energy"):
+            found[f"{path}.energy"] = look.part(path).energy.weight[0]
         if kind == "attention":
             found[f"{path}.head_norms"] = look.head_outputs(path).norm(dim=-1)
         else:

@@ -21,6 +21,8 @@ export class Attention {
     [this.nHeads, this.nq, this.nk] = this.pattern.shape;
     this.scores = trace.tensor(`${node.id}.scores`);
     this.dk = node.d_k;
+    // an additive score is energy · tanh(q + k), and not q · k
+    this.energy = trace.tensor(`${node.id}.energy`)?.data;
     this.scale = node.scale ?? Math.sqrt(node.d_k);
     if (this.scores && trace.meta.edits.length && this.misses(1) < this.misses(this.scale))
       this.scale = 1;
@@ -118,14 +120,21 @@ export class Attention {
       k = this.vectors("k", head, j),
       v = this.vectors("v", head, j);
     const [scores, scaled, masked, weights] = this.stages(head, { scale, mask });
-    const terms = Array.from(q, (x, dim) => ({ dim, q: x, k: k[dim], product: x * k[dim] }));
+    const term = (a, b, dim) => (this.energy ? this.energy[dim] * Math.tanh(a + b) : a * b);
+    const terms = Array.from(q, (x, dim) => ({
+      dim,
+      q: x,
+      k: k[dim],
+      product: term(x, k[dim], dim),
+    }));
     const score = sum(terms.map((term) => term.product));
     const divisor = scale ? this.scale : 1;
     const reason = mask ? this.masked(i, j, head) : "";
     const row = Array.from({ length: this.nk }, (_, key) => {
       const other = this.vectors("k", head, key);
       const hidden = mask && this.masked(i, key, head);
-      return hidden ? -Infinity : sum(Array.from(q, (x, dim) => x * other[dim])) / divisor;
+      const score = sum(Array.from(q, (x, dim) => term(x, other[dim], dim)));
+      return hidden ? -Infinity : score / divisor;
     });
     const max = Math.max(...row),
       exps = row.map((x) => Math.exp(x - max)),

@@ -13,6 +13,7 @@ import { AlignmentView } from "./views/alignment.js";
 import { AttentionView } from "./views/attention.js";
 import { BlockView } from "./views/block.js";
 import { FilmView } from "./views/film.js";
+import { GatesView } from "./views/gates.js";
 import { HeadsView } from "./views/heads.js";
 import { MapView } from "./views/map.js";
 import { OutputView } from "./views/output.js";
@@ -28,6 +29,7 @@ const VIEWS = [
   AttentionView,
   HeadsView,
   BlockView,
+  GatesView,
   AlignmentView,
   OutputView,
   FilmView,
@@ -85,7 +87,12 @@ export class Page {
       h(
         "div.bar",
         h("strong.brand", "clearhead"),
-        h("span.model", bdi(model.name ?? ""), ` · ${meta.family}`, size && ` · ${size}`),
+        h(
+          "span.model",
+          bdi(model.name ?? ""),
+          ` · ${model.architecture ?? meta.family}`,
+          size && ` · ${size}`,
+        ),
         h("span.grow"),
         this.exports(),
         h(
@@ -215,7 +222,7 @@ export class Page {
               .filter((_, i) => i !== 1)
               .join() === kind,
         );
-      return now.view === "block"
+      return now.view === "block" || now.view === "gates"
         ? { layer: beside(this.trace.layers, now.layer, by) }
         : { block: beside(same, now.block, by) };
     };

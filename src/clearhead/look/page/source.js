@@ -37,6 +37,7 @@ export class Trace {
       this.start = 8 + length;
     }
     this.read = new Map();
+    this.recurs = Boolean(meta.model.architecture); // an LSTM or a GRU, and no Transformer
     this.nodes = new Map(meta.graph.map((node) => [node.id, node]));
     this.attentions = meta.graph.filter(
       (node) => node.kind === "attention" && this.has(`${node.id}.pattern`),

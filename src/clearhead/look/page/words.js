@@ -92,6 +92,7 @@ const PARTS = {
 /** "decoder.1.cross" for people: "Decoder layer 2, looks at the source". */
 export function blockName(id) {
   const [stack, layer, part] = id.split(".");
+  if (layer === "cross") return `Decoder, ${PARTS["decoder cross"]}`; // above all layers
   const name = `${stack[0].toUpperCase()}${stack.slice(1)} layer ${Number(layer) + 1}`;
   if (part === undefined) return name;
   return `${name}, ${part === "ff" ? "feed-forward" : (PARTS[`${stack} ${part}`] ?? part)}`;

@@ -36,7 +36,7 @@ export class TourView extends View {
   static whole = true;
 
   static available(trace) {
-    return trace.attentions.length > 0;
+    return trace.attentions.length > 0 && !trace.recurs;
   }
 
   constructor(trace, state) {

@@ -18,6 +18,7 @@ const STAGES = [
   ["softmax", "each row becomes shares that sum to 1"],
   ["× v", "values, each times its weight, added up"],
 ];
+const ADDITIVE = ["w · tanh(q + k)", "how well each query matches each key"];
 const SHARES = 4;
 
 export class AttentionView extends View {
@@ -65,7 +66,7 @@ export class AttentionView extends View {
   /** The stages that this attention has: no mask where nothing is masked. */
   stagesOf(made, now) {
     return [0, 1, 2, 3, 4, 5].filter((stage) =>
-      stage === 3
+      stage === 3 || (stage === 2 && made.energy)
         ? made.node.causal && made.scores
         : stage === 4 || (stage < 4 && stage > 0 ? made.scores : made.vectors("q", now.head, 0)),
     );
@@ -95,7 +96,7 @@ export class AttentionView extends View {
       stage === 2
         ? `÷ ${number(made.scale, 2)}: ` +
           (made.scale === 1 ? "this model was changed not to divide" : STAGES[2][1])
-        : `${STAGES[stage][0]}: ${STAGES[stage][1]}`;
+        : (made.energy && stage === 1 ? ADDITIVE : STAGES[stage]).join(": ");
     this.heading.textContent = explained;
     const matrix = stage > 0 && stage < 5;
     this.large.element.hidden = !matrix;
@@ -109,6 +110,8 @@ export class AttentionView extends View {
     this.stageButtons.forEach((button, of) => {
       button.hidden = !all.includes(of);
       if (button.hidden) return;
+      const [name] = made.energy && of === 1 ? ADDITIVE : STAGES[of];
+      button.querySelector("span").textContent = name;
       button.classList.toggle("chosen", of === stage);
       button.querySelector("button").setAttribute("aria-pressed", String(of === stage));
       if (this.small[of - 1]) return this.small[of - 1].show(look(of));
@@ -156,7 +159,7 @@ export class AttentionView extends View {
     this.tools.replaceChildren(
       select("Where", blocks, now.block, this.sets("block")),
       choice("Head", heads, now.head, this.sets("head")),
-      tick("÷ √dₖ", now.scale, this.sets("scale")),
+      made.energy ? "" : tick("÷ √dₖ", now.scale, this.sets("scale")),
       causal ? tick("mask", now.mask, this.sets("mask")) : "",
     );
     const changed = !now.scale || (!now.mask && causal);
@@ -253,9 +256,9 @@ function cellLedger(made, now, edited) {
       h("small", `${made.id}.${now.head}, row ${now.q}, column ${now.k}`),
     ),
     step(
-      "1  Query times key, number by number",
+      `1  Query ${made.energy ? "and" : "times"} key, number by number`,
       operands(
-        ["", "q", "k", "q × k"],
+        ["", "q", "k", made.energy ? ADDITIVE[0] : "q × k"],
         hand.terms.map(({ dim, q, k, product }) => ({
           cells: [String(dim), q, k, product],
           size: Math.abs(product),
@@ -266,11 +269,13 @@ function cellLedger(made, now, edited) {
       line`${`sum of ${hand.terms.length} products = `}${hand.score}`,
       agreed(hand.score, hand.model.score, hand.tolerance),
     ),
-    step(
-      hand.divisor === 1 && made.dk > 1 ? "2  Not divided" : `2  Divided by √${made.dk}`,
-      line`${hand.score} ÷ ${hand.divisor} = ${hand.scaled}`,
-      agreed(hand.scaled, hand.model.scaled, hand.tolerance),
-    ),
+    made.energy
+      ? ""
+      : step(
+          hand.divisor === 1 && made.dk > 1 ? "2  Not divided" : `2  Divided by √${made.dk}`,
+          line`${hand.score} ÷ ${hand.divisor} = ${hand.scaled}`,
+          agreed(hand.scaled, hand.model.scaled, hand.tolerance),
+        ),
     made.node.causal
       ? step(
           "3  Mask",

@@ -27,7 +27,7 @@ export class BlockView extends View {
     "One token on its way through one layer. Each sub-layer adds something to its vector.";
 
   static available(trace) {
-    return trace.layers.length > 0;
+    return trace.layers.length > 0 && !trace.recurs;
   }
 
   constructor(trace, state) {

@@ -46,7 +46,7 @@ export class HeadsView extends View {
     "an even square looks everywhere.";
 
   static available(trace) {
-    return trace.attentions.length > 0;
+    return trace.attentions.reduce((count, node) => count + node.n_heads, 0) > 1;
   }
 
   constructor(trace, state) {

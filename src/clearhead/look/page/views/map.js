@@ -24,8 +24,16 @@ export class MapView extends View {
     "Text enters below and leaves above. Each vector runs along the stream, the blue line; " +
     "every part reads it and adds to it. Choose a part to look inside.";
 
+  static leadFor(trace) {
+    return trace.recurs
+      ? "Text enters below and leaves above. Each layer reads word by word and hands its states " +
+          "on. Choose a part to look inside."
+      : this.lead;
+  }
+
   constructor(trace, state) {
     super(trace, state);
+    this.inside = trace.recurs ? "gates" : "block"; // the view of a layer
     this.element = h("div.map");
     new ResizeObserver(() => this.element.clientWidth !== this.width && this.draw()).observe(
       this.element,
@@ -98,11 +106,15 @@ export class MapView extends View {
       },
       {
         kind: "end",
-        name: "Token + position",
+        name: trace.recurs ? "Token vectors" : "Token + position",
         says: `${meta.model.d_model} numbers for each`,
         go: { view: "tokens", segment },
       },
       ...layers.map((layer) => ({ layer, inner: this.inner(layer) })),
+      // a recurrent decoder asks the source once, above all its layers
+      ...meta.graph
+        .filter((node) => node.id === `${stack}.cross`)
+        .map((node) => ({ kind: node.kind, node })),
       ...(output
         ? [
             {
@@ -124,7 +136,11 @@ export class MapView extends View {
     steps.forEach((step, i) => {
       y -= tall(step);
       if (step.layer) this.layer(step, y, tall(step), drawn);
-      else drawn.parts.push(this.box(step, { x: EDGE, y, wide: WIDE - 2 * EDGE }));
+      else {
+        const box = { x: EDGE, y, wide: WIDE - 2 * EDGE };
+        drawn.parts.push(step.node ? this.part(step, box, stack) : this.box(step, box));
+        if (step.node) drawn.crosses.push(y + TALL.attention / 2);
+      }
       if (i < steps.length - 1) drawn.parts.push(arrow(WIDE / 2, y, y - GAP));
       else drawn.top = y;
       y -= GAP;
@@ -141,6 +157,8 @@ export class MapView extends View {
 
   /** The boxes of a layer, from below; the norm stands where this model has it. */
   inner(layer) {
+    const own = this.trace.nodes.get(layer);
+    if (own) return [{ kind: "ff", node: own, layer }];
     const post = this.meta.model.norm === "post";
     return this.meta.graph
       .filter((node) => node.id.startsWith(`${layer}.`))
@@ -156,7 +174,7 @@ export class MapView extends View {
     drawn.parts.push(
       svg("rect.frame", { x: 0, y: top, width: WIDE, height: tall, rx: 14 }),
       this.link(
-        { view: "block", layer },
+        { view: this.inside, layer },
         blockName(layer),
         svg("text.layer-label", { x: EDGE, y: top + 19 }, `layer ${Number(index) + 1}`),
       ),
@@ -181,11 +199,16 @@ export class MapView extends View {
   }
 
   part({ node, layer }, box, stack) {
+    if (node.kind === "gates") {
+      const name = this.meta.model.architecture.toUpperCase();
+      const says = node.ways.length > 1 ? "reads from both ends" : "reads from left to right";
+      return this.box({ kind: "ff", name, says, go: { view: "gates", layer } }, box);
+    }
     if (node.kind !== "attention") {
       const [name, says] = NAMES.ff;
       return this.box({ kind: "ff", name, says, go: { view: "block", layer } }, box);
     }
-    const [name, says] = NAMES[`${stack} ${node.id.split(".")[2]}`] ?? [node.id, ""];
+    const [name, says] = NAMES[`${stack} ${node.id.split(".").at(-1)}`] ?? [node.id, ""];
     const go = { view: "attention", block: node.id };
     const chosen = node.id === this.now.block;
     if (!this.trace.has(`${node.id}.pattern`))
@@ -197,7 +220,7 @@ export class MapView extends View {
       72,
     ).toDataURL();
     return this.box(
-      { kind: "attention", name, says, more: `${made.nHeads} heads`, go, picture, chosen },
+      { kind: "attention", name, says, more: counted(made.nHeads), go, picture, chosen },
       box,
     );
   }
@@ -305,8 +328,13 @@ export class MapView extends View {
   }
 
   say(now) {
-    return `Map of ${this.trace.layers.length} layers; chosen: ${blockName(now.block)}`;
+    const chosen = now.block ? `; chosen: ${blockName(now.block)}` : "";
+    return `Map of ${this.trace.layers.length} layers${chosen}`;
   }
+}
+
+function counted(heads) {
+  return heads === 1 ? "1 head" : `${heads} heads`;
 }
 
 function arrow(x, from, to) {

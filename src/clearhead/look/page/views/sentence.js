@@ -144,18 +144,28 @@ export class SentenceView extends View {
     const crosses = trace.meta.alignment;
     return h(
       "section.doors",
+      trace.recurs
+        ? door("gates", "Gates", "what each layer lets in, keeps and shows, word after word")
+        : door(
+            "tour",
+            "Take the tour →",
+            "this sentence through the whole machine, one step at a time",
+            "door first",
+          ),
       door(
-        "tour",
-        "Take the tour →",
-        "this sentence through the whole machine, one step at a time",
-        "door first",
+        "map",
+        "Map",
+        `${trace.layers.length} layers${trace.recurs ? "" : ", drawn as the paper draws them"}`,
       ),
-      door("map", "Map", `${trace.layers.length} layers, drawn as the paper draws them`),
-      door("attention", "Attention", "from queries and keys to weights, every number checked"),
-      door("heads", "Heads", "each has learned to look at something else"),
+      trace.attentions.length
+        ? door("attention", "Attention", "from queries and keys to weights, every number checked")
+        : "",
+      trace.recurs ? "" : door("heads", "Heads", "each has learned to look at something else"),
       crosses
         ? door("alignment", "Alignment", "which word came from which, as a matrix")
-        : door("block", "Block", "one word on its way through one layer"),
+        : trace.recurs
+          ? ""
+          : door("block", "Block", "one word on its way through one layer"),
       door("output", "Output", "what else it could have said"),
     );
   }

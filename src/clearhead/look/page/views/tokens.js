@@ -19,7 +19,7 @@ export class TokensView extends View {
     "Look at the left of the sum: there the waves of the position shine through.";
 
   static available(trace) {
-    return trace.stacks.some((stack) => trace.has(`${stack}.tokens`));
+    return trace.stacks.some((stack) => trace.has(`${stack}.positions`));
   }
 
   constructor(trace, state) {
