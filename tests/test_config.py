@@ -388,6 +388,15 @@ def test_a_named_size_stands_for_its_numbers_and_what_is_given_besides_wins(name
     assert spelled_out({"task": "chat"}) == {"task": "chat", "model": {}}
 
 
+@pytest.mark.parametrize("architecture", ["lstm", "gru"])
+def test_a_named_size_of_a_recurrent_model_is_its_own(architecture):
+    given = {"size": "small", "model": {"architecture": architecture}}
+    size = ModelConfig.preset("small", architecture=architecture).size()
+    assert spelled_out(given) == {"model": {**size, "architecture": architecture}}
+    assert size["d_model"] > ModelConfig.preset("small").d_model
+    assert size["n_heads"] == 1
+
+
 @pytest.mark.parametrize("size", ["huge", 3, [], {}])
 def test_a_size_that_is_none_is_refused(size):
     with pytest.raises(ConfigError, match=r"There is no size|is not a section"):

@@ -101,8 +101,8 @@ class ModelConfig(Settings):
 
     architecture: Shape[Literal["transformer", "lstm", "gru"]] = "transformer"
     """Attention alone, or the older way: recurrent layers (LSTM or GRU) with attention to the
-    source. A recurrent model ignores d_ff, norm, positions, max_positions, embedding_norm,
-    n_token_types and init of its layers, and has one head."""
+    source. Those have one head, and ignore d_ff, norm, positions, max_positions, embedding_norm
+    and n_token_types."""
     family: Annotated[
         Own[Literal["encoder-decoder", "encoder", "decoder"]],
         chosen_by("the task; of chat, the data"),

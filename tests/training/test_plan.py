@@ -28,6 +28,14 @@ def plan_for(budget: str, n_tokens: int = 400_000, given: Given | None = None, w
     )
 
 
+def test_a_recurrent_model_is_planned_with_sizes_of_its_own():
+    for architecture, widths in {"lstm": {176, 384, 1_088}, "gru": {192, 416, 1_216}}.items():
+        model = plan_for("10m", given={"model": {"architecture": architecture}}).config.model
+        assert model.architecture == architecture
+        assert model.d_model in widths
+        assert (model.n_encoder_layers, model.n_decoder_layers, model.n_heads) == (2, 2, 1)
+
+
 @pytest.mark.parametrize(("text", "budget"), {
     "": Budget(),
     "45m": Budget(seconds=2_700.0),
