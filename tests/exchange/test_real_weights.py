@@ -44,7 +44,13 @@ def arrays(path):
 def write_as_gpt2(path, folder):
     """The sorter in the layout of GPT-2: its tokens 0, 1 and 2 among those of bytes, which it never saw."""
     config, weights = arrays(path)
-    tokens = ["0", "1", "2", *(token for token in byte_tokens("gpt2") if token not in "012"), "<|endoftext|>"]
+    tokens = [
+        "0",
+        "1",
+        "2",
+        *(token for token in byte_tokens("gpt2") if token not in "012"),
+        "<|endoftext|>",
+    ]
     for name, weight in weights.items():
         if name in ("transformer.wte.weight", "lm_head.weight"):
             weights[name] = np.vstack([weight, np.zeros((len(tokens) - 3, 48), "<f4")])
@@ -52,7 +58,9 @@ def write_as_gpt2(path, folder):
             weights[name] = np.ascontiguousarray(weight.T)
     folder.mkdir()
     (folder / "model.safetensors").write_bytes(tensor_bytes(weights))
-    (folder / "vocab.json").write_text(json.dumps({token: number for number, token in enumerate(tokens)}))
+    (folder / "vocab.json").write_text(
+        json.dumps({token: number for number, token in enumerate(tokens)})
+    )
     (folder / "merges.txt").write_text("#version: 0.2\n")
     given = {
         "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": len(tokens),
@@ -76,13 +84,19 @@ def test_the_trained_sorter_meets_its_golden_activations(tmp_path):
         logits = model(None, digits[torch.from_numpy(golden["idx"].copy()).long()], tap=trace)
     for stage, tap in TAPS.items():
         expected = torch.from_numpy(golden[stage].copy())
-        assert_close(trace[f"decoder.{tap}"], expected, atol=1e-4, rtol=0, msg=lambda m, s=stage: f"{s}: {m}")
+        assert_close(
+            trace[f"decoder.{tap}"], expected, atol=1e-4, rtol=0, msg=lambda m, s=stage: f"{s}: {m}"
+        )
     assert_close(logits[..., digits], torch.from_numpy(golden["lm_head"].copy()), atol=1e-4, rtol=0)
-    sorted_ = clearhead.load(run.path).flat.model(None, digits[torch.tensor([[2, 1, 0, 1, 2, 0, 0, 0, 1, 1, 2]])])
+    sorted_ = clearhead.load(run.path).flat.model(
+        None, digits[torch.tensor([[2, 1, 0, 1, 2, 0, 0, 0, 1, 1, 2]])]
+    )
     assert sorted_[0, 5:, :][:, digits].argmax(dim=-1).tolist() == [0, 0, 1, 1, 2, 2]
 
 
-@pytest.mark.skipif(not MINILM.exists(), reason="CLEARHEAD_MINILM names no folder of all-MiniLM-L6-v2")
+@pytest.mark.skipif(
+    not MINILM.exists(), reason="CLEARHEAD_MINILM names no folder of all-MiniLM-L6-v2"
+)
 def test_the_sentence_encoder_finds_the_same_likenesses(tmp_path):
     transformers = pytest.importorskip("transformers")
     certificate = import_model(MINILM, tmp_path / "run")

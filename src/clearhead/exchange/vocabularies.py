@@ -177,12 +177,14 @@ def known_model(folder: Path, methods: Sequence[str]) -> tuple[dict[str, Any], s
         raise TokenizerError(f"{folder / TOKENIZER} has no model section.")
     kind = model.get("type", METHODS[methods[0]].model)
     found = kind, document.get("normalizer"), document.get("pre_tokenizer")
+    different = {}
     for method in methods:
         made = METHODS[method].model, normalizer(Vocabulary(method)), pre_tokenizer(method)
-        if made == found:
+        parts = zip(("model", "normalizer", "pre_tokenizer"), found, made, strict=True)
+        different[method] = [each for each in parts if each[1] != each[2]]
+        if not different[method]:
             return model, method
-    parts = zip(("model", "normalizer", "pre_tokenizer"), found, made, strict=True)
-    part, theirs, ours = next(each for each in parts if each[1] != each[2])
+    part, theirs, ours = min(different.values(), key=len)[0]
     raise TokenizerError(
         f"{folder / TOKENIZER}: its {part} is {shown(theirs, 200)}, and of such models only "
         f"{shown(ours, 200)} is known.",
