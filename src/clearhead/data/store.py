@@ -101,10 +101,10 @@ def label_encoding(
     )
 
 
-def text_encoding(tokenizer: TextEncoder) -> Encoding:
-    """One side: the text and an end token, so that the side as a whole is running text."""
+def text_encoding(tokenizer: TextEncoder, after_line: Sequence[int] = (END,)) -> Encoding:
+    """One side: the text and the end of a line, so that the side as a whole is running text."""
     return Encoding(
-        lambda texts: ([[*row, END] for row in tokenizer.encode_batch(texts)],),
+        lambda texts: ([[*row, *after_line] for row in tokenizer.encode_batch(texts)],),
         (tokenizer.vocab_size,),
         f"text {tokenizer.fingerprint}",
     )

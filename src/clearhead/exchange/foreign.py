@@ -38,10 +38,9 @@ def settle(foreign: Foreign, into: Path) -> Certificate:
     with atomic_folder(into, needed) as folder:
         source, target = foreign.tokenizers
         own = None if source is target else source
-        run = RunFolder.create(folder, foreign.config, target, own)
+        run = RunFolder.create(folder, foreign.config, target, own, origin=foreign.origin)
         run.write_weights(foreign.weights)
         run.write_card(foreign.card)
-        run.write_origin(foreign.origin)
         certificate = foreign.certify(run)
         certificate.require()
         certificate.write(folder)

@@ -156,7 +156,7 @@ def config_of(source: Source, lexicon: Lexicon) -> Config:
             "Take the folder from where it was whole.",
         ) from None
     model["vocab_size"] = lexicon.tokenizers[1].vocab_size
-    if lexicon.tokenizers[0] is not lexicon.tokenizers[1]:
+    if model["tie"] == "output":
         model["source_vocab_size"] = lexicon.tokenizers[0].vocab_size
     task = "pretraining" if source.use == "vectors" else source.use
     reach = model["max_positions"]
@@ -448,10 +448,11 @@ def nearest(model: ModelConfig) -> str:
 
 def check_fits(folder: RunFolder, model: ModelConfig, kind: str) -> None:
     """Refuse a model that the layout cannot express, naming each setting."""
-    settings = LAYOUTS[kind].fixed.items()
+    layout = LAYOUTS[kind]
+    settings = layout.fixed | (layout.classes if model.n_classes else {})
     others = [
         f"model.{name} = {getattr(model, name)} (there: {only})"
-        for name, only in settings
+        for name, only in settings.items()
         if getattr(model, name) != only and name not in ("logit_bias", "tie")
     ]
     if others:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from clearhead.config import Given, ModelConfig
@@ -49,6 +49,8 @@ class Layout:
     """Names of tensors that take no part in what the model says."""
     fixed: Given
     """Settings of ours that the layout cannot express otherwise."""
+    classes: Given = field(default_factory=dict)
+    """The same of a classifier."""
 
 
 def linear(ours: str, *theirs: str, transposed: bool = False) -> Iterator[Row]:
@@ -347,6 +349,7 @@ LAYOUTS = {
             r"bert\.pooler\..+|cls\.(seq_relationship|predictions)\..+|.+\.position_ids"
         ),
         fixed=READS,
+        classes={"pooling": "first", "pooled": "tanh"},
     ),
     "distilbert": Layout(
         base="distilbert",
@@ -361,6 +364,7 @@ LAYOUTS = {
         tied={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
         unused=re.compile(r"vocab_(transform|layer_norm|projector)\..+|.+\.position_ids"),
         fixed={**READS, "n_token_types": 0},
+        classes={"pooling": "first", "pooled": "relu"},
     ),
     "gpt2": Layout(
         base="transformer",

@@ -55,10 +55,10 @@ ORIGIN = "origin"
 FORMER_WEIGHTS = "former-weights.safetensors"
 CACHE = "cache"
 """The weights in use as other programs read them; all of it can be made again."""
-BEFORE_CONFIG = {LOCK, TOKENIZER, SOURCE_TOKENIZER, PLAN, WORDS}
+BEFORE_CONFIG = {LOCK, TOKENIZER, SOURCE_TOKENIZER, PLAN, WORDS, ORIGIN}
 """What a folder may hold before it is a run: creating one may have been cut short."""
 
-MAX_CONFIG, MAX_PLAN, MAX_CARD, MAX_TOKENIZER = 2**16, 2**22, 2**20, 32 * 2**20
+MAX_CONFIG, MAX_PLAN, MAX_CARD, MAX_TOKENIZER, MAX_ORIGIN = 2**16, 2**22, 2**20, 2**25, 2**28
 MAX_DOTS = 4_000
 """Dots in config.toml: reading a dotted key takes time that grows with the square of its parts."""
 MAX_NEIGHBOURS = 5
@@ -82,6 +82,7 @@ class RunFolder:
         source_tokenizer: Tokenizer | None = None,
         plan: RunPlan | None = None,
         words: Words | None = None,
+        origin: Mapping[str, bytes] | None = None,
     ) -> Self:
         """A new run, which destroys nothing, neither another run nor a folder of something else.
 
@@ -109,6 +110,10 @@ class RunFolder:
             run.write_plan(plan)
         if words is not None:
             run.write_words(words)
+        for file, content in (origin or {}).items():
+            make_folder((run.path / ORIGIN / file).parent)
+            with atomic_file(run.path / ORIGIN / file, len(content)) as written:
+                written.write(content)
         fingerprint = ",".join(learned.fingerprint for learned in tokenizers.values())
         run.write_config(config.but(tokenizer=config.tokenizer.but(fingerprint=fingerprint)))
         return run
@@ -284,12 +289,13 @@ class RunFolder:
         """Where the files of the model lie that the run was imported from."""
         return self.path / ORIGIN if (self.path / ORIGIN).is_dir() else None
 
-    def write_origin(self, files: Mapping[str, bytes]) -> None:
-        """Keep files of the model that the run was imported from; a run of none has none."""
-        for name, content in files.items():
-            make_folder((self.path / ORIGIN / name).parent)
-            with atomic_file(self.path / ORIGIN / name, len(content)) as file:
-                file.write(content)
+    def origin_files(self) -> dict[str, bytes]:
+        """The files of the model that the run was imported from; none, if it was not."""
+        place = self.path / ORIGIN
+        names = (
+            str(file.relative_to(place)) for file in sorted(place.rglob("*")) if file.is_file()
+        )
+        return {name: read_inside(place, name, MAX_ORIGIN) for name in names}
 
     def weights_size(self) -> int:
         return size_inside(self.path, WEIGHTS)

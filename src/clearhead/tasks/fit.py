@@ -251,6 +251,7 @@ def create(
         target,
         None if source is target else source,
         words=corpus.words.numbers(),
+        origin=base.origin_files() if base and not config.train.new_vectors else None,
         plan=RunPlan(
             steps=plan.steps,
             seconds=plan.seconds,

@@ -139,7 +139,8 @@ class Task(ABC):
 def with_vocabularies(config: Config, tokenizers: Tokenizers) -> Config:
     """The settings of a model that reads and writes what the tokenizers know."""
     source, target = tokenizers
-    has_own = source is not target and config.model.family == "encoder-decoder"
+    two = source.vocabulary.names != target.vocabulary.names
+    has_own = two and config.model.family == "encoder-decoder"
     own = {"source_vocab_size": source.vocab_size, "tie": "output"} if has_own else {}
     return config.but(model=config.model.but(vocab_size=target.vocab_size, **own))
 

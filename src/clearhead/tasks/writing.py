@@ -161,7 +161,9 @@ class Writer(User):
         )
 
     def read(self, prompt: str) -> list[int]:
-        """The prompt as in training: an end token after every line, and one before the first."""
+        """The prompt as in training: an end token before it, and after every line what ends one."""
+        if self.tokenizer.after_line != (self.tokenizer.end,):
+            return [self.tokenizer.end, *self.tokenizer.encode(prompt)]
         lines = self.tokenizer.encode_batch(prompt.split("\n"))
         return [token for line in lines for token in (self.tokenizer.end, *line)]
 
@@ -282,7 +284,7 @@ class WritingTask(Task):
 
     @property
     def encoding(self) -> Encoding:
-        return text_encoding(self.tokenizers[1])
+        return text_encoding(self.tokenizers[1], self.tokenizers[1].after_line)
 
     def n_predictions(self, store: Store) -> int:
         return int(store.n_tokens[0])

@@ -218,6 +218,11 @@ class Tokenizer:
         tokens = enumerate(self.vocabulary.tokens)
         return {token[1:]: number for number, token in tokens if token.startswith(ABSENT)}
 
+    @cached_property
+    def after_line(self) -> tuple[int, ...]:
+        """What ends a line of running text: an end token, or the tokens of a line feed."""
+        return tuple(self.encode("\n")) if METHODS[self.vocabulary.method].has_lines else (END,)
+
     def reading(self, ids: Iterable[int]) -> list[int]:
         """What an encoder reads: the ids and an end; after a start, if the method asks for one."""
         return [*[START] * METHODS[self.vocabulary.method].opens, *ids, END]

@@ -50,6 +50,8 @@ class Method:
     """Characters outside the vocabulary are spelled in bytes, so nothing is unknown."""
     is_foreign: bool = False
     """It is learned elsewhere, and comes with an imported model."""
+    has_lines: bool = False
+    """The end of a line is a token like any other; else an end token stands for it."""
     opens: bool = False
     """An encoder reads a start token before the text, as BERT does."""
 
@@ -63,7 +65,7 @@ METHODS = {
     "characters": Method("WordLevel", pattern=CHARACTERS, spaced=False),
     "bert": Method("WordPiece", is_foreign=True, opens=True),
     "bert-cased": Method("WordPiece", is_foreign=True, opens=True),
-    "gpt2": Method("BPE", spaced=False, is_foreign=True),
+    "gpt2": Method("BPE", spaced=False, is_foreign=True, has_lines=True),
     "sentencepiece": Method("Unigram", is_foreign=True),
     "sentencepiece-bpe": Method("BPE", is_foreign=True),
 }
@@ -103,6 +105,11 @@ class Vocabulary:
     @property
     def tokens(self) -> list[str]:
         return [*self.specials, *byte_tokens(self.method), *self.learned]
+
+    @property
+    def names(self) -> list[str]:
+        """The tokens by the names that they have in the model, however text is cut into them."""
+        return [token.removeprefix(ABSENT) for token in self.tokens]
 
     def ids(self) -> dict[str, int]:
         return {token: number for number, token in enumerate(self.tokens)}
