@@ -44,6 +44,14 @@ def brought(request, foreign, tmp_path_factory):
     return model, folder, RunFolder.open(run)
 
 
+@pytest.fixture(scope="module")
+def exported(brought):
+    """The folder that the run is exported to."""
+    run = brought[2]
+    assert export_model(run.path, "hf", run.path.parent / "out").is_good
+    return run.path.parent / "out"
+
+
 def theirs(order, ids):
     return [order.ids[order.like.get(number, number)] for number in ids]
 
@@ -81,29 +89,26 @@ def test_logits_are_the_same_within_a_ten_thousandth(brought, text):
     assert_close(ours, other, atol=1e-4, rtol=0)
 
 
-def test_what_is_exported_is_what_was_imported_bit_for_bit(brought, tmp_path):
+def test_what_is_exported_is_what_was_imported_bit_for_bit(brought, exported, tmp_path):
     _, folder, run = brought
-    certificate = export_model(run.path, "hf", tmp_path / "out")
-    assert certificate.is_good, certificate
     before = read_tensors(folder, "model.safetensors", is_verified=True)
-    after = read_tensors(tmp_path / "out", "model.safetensors", is_verified=True)
+    after = read_tensors(exported, "model.safetensors", is_verified=True)
     assert before.keys() == after.keys()
     for name, weight in before.items():
         assert torch.equal(weight, after[name]), name
-    import_model(tmp_path / "out", tmp_path / "again")
+    import_model(exported, tmp_path / "again")
     again = RunFolder.open(tmp_path / "again").model().state_dict()
     for name, weight in run.model().state_dict().items():
         assert torch.equal(weight, again[name]), name
 
 
 @pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
-def test_transformers_reads_what_was_exported_with_its_tokenizer(brought, tmp_path):
+def test_transformers_reads_what_was_exported_with_its_tokenizer(brought, exported):
     import transformers
 
     other, folder, run = brought
-    export_model(run.path, "hf", tmp_path / "out")
-    again = type(other).from_pretrained(tmp_path / "out")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    again = type(other).from_pretrained(exported)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
     read = tokenizer(TEXTS[0], return_tensors="pt")
     lexicon = read_lexicon(folder, opened(folder).kind)
     own = lexicon.tokenizers[0]

@@ -113,7 +113,7 @@ class Certificate:
             ("largest logit difference", shown_figure(self.logit_difference, ".2g")),
             ("tokens identical", shown_figure(self.tokens_same, ".2%")),
             *(
-                (name, f"{each.ours:,.4g} here, {each.theirs:,.4g} there")
+                (name, f"{whole(each.ours)} here, {whole(each.theirs)} there")
                 for name, each in self.scores.items()
             ),
             *((f"tensors {fate}", told(names)) for fate, names in self.tensors.items()),
@@ -139,6 +139,10 @@ class Certificate:
 
 def shown_figure(figure: float | None, how: str) -> str:
     return "–" if figure is None else format(figure, how)
+
+
+def whole(figure: float) -> str:
+    return f"{figure:,.0f}" if figure >= 1_000 else f"{figure:.4g}"
 
 
 def told(names: Sequence[str]) -> str:

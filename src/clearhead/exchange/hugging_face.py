@@ -22,15 +22,14 @@ from clearhead.exchange import reference
 from clearhead.exchange.certificate import Certificate
 from clearhead.exchange.foreign import Foreign
 from clearhead.exchange.layouts import LAYOUTS, Layout, Row
-from clearhead.exchange.vocabularies import (
-    FILES,
-    Lexicon,
-    Order,
-    json_in,
-    native,
+from clearhead.exchange.native import (
+    expressed,
     native_files,
-    read_lexicon,
+    native_lexicon,
+    rewritten,
+    special_ids,
 )
+from clearhead.exchange.vocabularies import FILES, Lexicon, Order, json_in, read_lexicon
 from clearhead.folder import RunFolder
 from clearhead.folder.run import Undrawn, least_bytes
 from clearhead.model import build
@@ -369,9 +368,11 @@ def write_hugging_face(run: Path, into: Path) -> Certificate:
     folder = RunFolder.open(run)
     config, weights = folder.config(), folder.model().state_dict()
     origin = folder.origin()
+    origin = origin if origin and is_hugging_face(origin) else None
     plan = plan_of(folder, config, origin)
-    conversion = Conversion(plan.layout, config.model, plan.lexicon)
-    tensors = dict(conversion.given(weights))
+    model = expressed(config.model, plan.kind)
+    conversion = Conversion(plan.layout, model, plan.lexicon)
+    tensors = dict(conversion.given(rewritten(weights, config.model, model)))
     if origin and (origin / KEPT).exists():
         found = read_tensors(origin, KEPT, is_verified=True)
         tensors = {**found, **tensors} if plan.is_whole else tensors
@@ -413,8 +414,8 @@ def plan_of(folder: RunFolder, config: Config, origin: Path | None) -> Plan:
     """As it came, where the run was imported and still has its tokenizer; else in our order."""
     use = "vectors" if config.model.vectors else config.task
     kind = str(json_in(origin, CONFIG)["model_type"]) if origin else nearest(config.model)
-    layout = LAYOUTS[kind]
-    check_fits(folder, config.model, kind)
+    layout, model = LAYOUTS[kind], expressed(config.model, kind)
+    check_fits(folder, model, kind)
     architecture = next((name for name, what in layout.heads.items() if what == use), "")
     if not architecture:
         raise ExchangeError(
@@ -428,10 +429,10 @@ def plan_of(folder: RunFolder, config: Config, origin: Path | None) -> Plan:
         given, is_whole = {**source.given, "architectures": [architecture]}, source.use == use
         files = {name: read_inside(origin, name, MAX_FILE) for name in kept_files(origin)}
     else:
-        lexicon, is_whole = native(tokenizers), True
-        given = {"architectures": [architecture], **layout.config(config.model)}
+        lexicon, is_whole = native_lexicon(tokenizers), True
+        given = {"architectures": [architecture], **layout.config(model), **special_ids(model)}
         given["vocab_size"] = tokenizers[1].vocab_size
-        files = native_files(tokenizers)
+        files = native_files(tokenizers, reads=model.reads)
     if config.labels.names:
         names = enumerate(config.labels.names)
         given["id2label"] = {str(number): name for number, name in names}

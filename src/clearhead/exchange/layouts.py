@@ -250,8 +250,6 @@ def gpt2_config(model: ModelConfig) -> Given:
         "embd_pdrop": model.dropout,
         "attn_pdrop": model.attention_dropout,
         "tie_word_embeddings": model.tie != "none",
-        "bos_token_id": 2,
-        "eos_token_id": 2,
     }
 
 

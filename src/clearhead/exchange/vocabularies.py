@@ -4,7 +4,6 @@ Ids 0 to 6 are the special tokens of `text/vocabulary.py` in every run, also in 
 Special tokens that the other model lacks get a row of their own, which is never predicted.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -216,26 +215,3 @@ def named(found: Mapping[str, Any], role: str) -> str:
     token = found.get(role)
     content = token.get("content") if isinstance(token, dict) else token
     return content if isinstance(content, str) else ""
-
-
-def native(tokenizers: Tokenizers) -> Lexicon:
-    """Our own order, as it is."""
-    orders = [Order(tuple(range(each.vocab_size)), each.vocab_size) for each in tokenizers]
-    return Lexicon(tokenizers, (orders[0], orders[1]))
-
-
-def native_files(tokenizers: Tokenizers) -> dict[str, bytes]:
-    """Our tokenizer for transformers: its document, and what its special tokens are for."""
-    if tokenizers[0] is not tokenizers[1]:
-        raise ExchangeError(
-            "A run with two tokenizers of our own cannot be written for transformers.",
-            "Train with tokenizer.shared = true.",
-        )
-    roles = {"pad": "pad", "start": "cls", "end": "eos", "unknown": "unk", "mask": "mask"}
-    settings = {f"{theirs}_token": SPECIALS[ours] for ours, theirs in roles.items()}
-    settings |= {"sep_token": SPECIALS["end"], "bos_token": SPECIALS["start"]}
-    document = {"tokenizer_class": "PreTrainedTokenizerFast", **settings}
-    return {
-        TOKENIZER: tokenizers[1].json.encode(),
-        TOKENIZER_CONFIG: json.dumps(document, indent=2).encode(),
-    }
