@@ -26,7 +26,13 @@ export class Keys {
     this.actions = { ...actions, "?": () => this.help() };
     this.dialog = h("dialog.help", { "aria-label": "Keyboard" });
     document.body.append(this.dialog);
-    addEventListener("keydown", (event) => this.press(event));
+    this.closing = new AbortController();
+    addEventListener("keydown", (event) => this.press(event), { signal: this.closing.signal });
+  }
+
+  close() {
+    this.closing.abort();
+    this.dialog.remove();
   }
 
   press(event) {

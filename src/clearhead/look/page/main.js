@@ -1,14 +1,14 @@
-/** The page of one look, from a file or from the server beside it. */
+/** The page of one look, in one file. */
 
 import { h } from "./dom.js";
 import { recallTheme, showTrace } from "./page.js";
 import { load } from "./source.js";
 
-async function main() {
+function main() {
   recallTheme();
   const root = document.getElementById("look");
   try {
-    showTrace(await load(), root);
+    showTrace(load(), root);
   } catch (error) {
     root.replaceChildren(h("p.notice", `This page could not be drawn: ${error.message}`));
     throw error;

@@ -36,12 +36,18 @@ const VIEWS = [
 ];
 
 export class Page {
-  constructor(trace, root) {
+  /**
+   * `owns` tells which addresses are of this page; `told` is shown instead of the bar that a file
+   * has.
+   */
+  constructor(trace, root, { owns, told } = {}) {
     this.trace = trace;
+    this.told = told;
     this.views = VIEWS.filter((view) => view.available(trace));
     this.state = new State(
       (wanted) => fitted(trace, this.views, wanted),
       (before, changes) => linked(trace, before, changes),
+      owns,
     );
     this.built = new Map();
     this.live = h("div.live", { role: "status", "aria-live": "polite" });
@@ -72,6 +78,12 @@ export class Page {
     this.redraw();
   }
 
+  /** Lets go of the address and the keyboard. */
+  close() {
+    this.state.close();
+    this.keys.close();
+  }
+
   redraw() {
     this.update(this.state.now, null);
   }
@@ -86,7 +98,7 @@ export class Page {
       "header",
       h(
         "div.bar",
-        h("strong.brand", "clearhead"),
+        this.told ? "" : h("strong.brand", "clearhead"),
         h(
           "span.model",
           bdi(model.name ?? ""),
@@ -100,8 +112,9 @@ export class Page {
           { title: "Keyboard (?)", "aria-label": "Keyboard", onclick: () => this.keys.help() },
           "?",
         ),
-        this.themeButton,
+        this.told ? "" : this.themeButton,
       ),
+      this.told ?? "",
       meta.edits.length
         ? h(
             "p.notice",
@@ -369,7 +382,8 @@ function keepingFocus(redraw) {
   (same ?? now[place])?.focus({ preventScroll: true });
 }
 
-function remember(theme) {
+/** Keeps the chosen colours for the next visit. */
+export function remember(theme) {
   try {
     localStorage.setItem("clearhead-theme", theme);
   } catch {
@@ -388,8 +402,8 @@ export function recallTheme() {
 }
 
 /** Shows a trace; `window.look` is for the console: look.trace.tensor("decoder.1.cross.v"). */
-export function showTrace(trace, root) {
-  const page = new Page(trace, root);
+export function showTrace(trace, root, options) {
+  const page = new Page(trace, root, options);
   window.look = {
     trace,
     page,

@@ -6,6 +6,10 @@
 export const DEFAULTS = Object.freeze({
   view: "",
   stop: "",
+  // on a server: what is looked at
+  run: "",
+  text: "",
+  edits: "",
   // a cell of attention; -1 is the strongest
   block: "",
   head: -1,
@@ -71,15 +75,18 @@ function valueOf(text, type) {
  * it in memory.
  */
 export class State {
-  constructor(fit, link) {
+  constructor(fit, link, owns = () => true) {
     this.fit = fit; // puts a selection within what there is
     this.link = link; // what else changes with a change
+    this.owns = owns; // whether an address is of this page
     this.listeners = [];
     this.hovers = [];
     this.hover = null;
     this.addressed = location.protocol !== "about:";
     this.now = fit(parsed(this.addressed ? location.hash : ""));
-    addEventListener("hashchange", () => this.follow(location.hash));
+    this.closing = new AbortController();
+    const { signal } = this.closing;
+    addEventListener("hashchange", () => this.follow(location.hash), { signal });
   }
 
   /**
@@ -112,11 +119,18 @@ export class State {
   }
 
   follow(hash) {
+    if (!this.owns(hash)) return;
     clearTimeout(this.timer);
     this.pending = null;
     const before = this.now;
     this.now = this.fit(parsed(hash));
     if (written(this.now) !== written(before)) this.tell(before);
+  }
+
+  /** No longer follows the address. */
+  close() {
+    clearTimeout(this.timer);
+    this.closing.abort();
   }
 
   tell(before) {
