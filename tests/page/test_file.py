@@ -16,16 +16,16 @@ KILOBYTE, MEGABYTE = 1_000, 1_000_000
 def modules():
     return [
         path
-        for folder in (PAGE, PAGE / "views", PAGE / "tour")
+        for folder in (PAGE, PAGE / "views", PAGE / "tour", PAGE / "use")
         for path in folder.iterdir()
         if path.name.endswith(".js")
     ]
 
 
 def test_the_modules_are_small_and_depend_on_nothing():
-    files = [*modules(), PAGE / "look.css", PAGE / "look.html"]
-    lines = [line.strip() for path in files for line in path.read_bytes().splitlines()]
-    assert sum(map(len, lines)) < 260 * KILOBYTE
+    style = (PAGE / "look.css").read_text(encoding="utf-8")
+    assert size(bundle("main.js") + style) < 265 * KILOBYTE
+    assert size(bundle("app.js") + style) < 330 * KILOBYTE
     for path in modules():
         text = path.read_text(encoding="utf-8")
         assert max(map(len, text.splitlines())) <= 100, path
@@ -36,10 +36,22 @@ def test_the_modules_are_small_and_depend_on_nothing():
         assert all(name.startswith(".") for name in re.findall(r'from "([^"]+)"', text)), path
 
 
-def test_every_module_is_in_the_file_once():
-    script = bundle("main.js")
-    assert len(re.findall(r"^const \$\w+ = \(", script, re.MULTILINE)) == len(modules())
-    assert not re.search(r"^(import|export) ", script, re.MULTILINE)
+def size(text):
+    """Bytes without indentation."""
+    return sum(len(line.strip().encode()) for line in text.splitlines())
+
+
+def test_every_module_is_in_the_file_once_or_belongs_to_the_server():
+    found = []
+    for first in ("main.js", "app.js"):
+        script = bundle(first)
+        found.append(re.findall(r"^const (\$\w+) = \(", script, re.MULTILINE))
+        assert not re.search(r"^(import|export) ", script, re.MULTILINE)
+    file, server = map(set, found)
+    assert len(file) == len(found[0])
+    assert len(file | server) == len(modules())
+    assert file - server == {"$main"}, "the server's page has all that the file has"
+    assert not any(name.startswith(("$use", "$api")) for name in file), "a file asks nobody"
 
 
 def test_json_in_a_page_is_the_same_json_and_inert():

@@ -3,7 +3,8 @@
 import pytest
 
 EVERYTHING = {
-    "view": "heads", "stop": "scale", "block": "decoder.1.cross", "head": 3, "q": 6, "k": 5, "stage": 2,
+    "view": "heads", "stop": "scale", "run": "en-de", "text": "a b & c", "edits": "no-norm,no-mask",
+    "block": "decoder.1.cross", "head": 3, "q": 6, "k": 5, "stage": 2,
     "scale": False, "mask": False,
     "segment": "target", "pos": 4, "dim": 13, "layer": "decoder.1", "mix": "max", "sort": "entropy", "words": False,
     "aligner": "decoder.0.cross.2", "specials": True, "step": 3, "temperature": 0.7, "beam": "1.2", "frame": 0,

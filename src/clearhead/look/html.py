@@ -21,7 +21,7 @@ from clearhead.tensors import tensor_bytes
 
 PAGE = files("clearhead.look") / "page"
 IMPORT = re.compile(r'^import \{ ([^}]+) \} from "([^"]+)";\n', re.MULTILINE)
-EXPORT = re.compile(r"^export ((?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
+EXPORT = re.compile(r"^export ((?:async )?(?:function\*?|class|const) (\w+))", re.MULTILINE)
 
 
 def page(meta: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> str:

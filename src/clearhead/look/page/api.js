@@ -27,15 +27,19 @@ async function asked(path, options) {
   try {
     answer = await fetch(path, options);
   } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Refusal(
-      { error: "The server does not answer.", advice: "Is it still running? Then try again." },
-      0,
-    );
+    gone(error);
   }
   if (answer.ok) return answer;
   const told = await answer.json().catch(() => ({ error: `The server said ${answer.status}.` }));
   throw new Refusal(told, answer.status);
+}
+
+function gone(error) {
+  if (error.name === "AbortError") throw error;
+  throw new Refusal(
+    { error: "The server does not answer.", advice: "Is it still running? Then try again." },
+    0,
+  );
 }
 
 export async function get(path) {
@@ -64,7 +68,7 @@ export async function* events(path, body, signal) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { value, done } = await reader.read();
+    const { value, done } = await reader.read().catch(gone);
     if (done) return;
     const parts = (rest + value).split("\n\n");
     rest = parts.pop();

@@ -74,7 +74,9 @@ export class Page {
     this.keys = new Keys(this.actions());
     this.state.onChange((now, before) => this.update(now, before));
     this.state.hovers.push((hover) => this.view.point(hover));
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
+    const { signal } = this.state.closing;
+    const system = matchMedia("(prefers-color-scheme: dark)");
+    system.addEventListener("change", () => this.redraw(), { signal });
     this.redraw();
   }
 

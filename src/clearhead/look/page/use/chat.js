@@ -2,7 +2,7 @@
 
 import { events } from "../api.js";
 import { h, slider } from "../dom.js";
-import { Tab, examples, runChoice, wordButton, wordsOf } from "./tab.js";
+import { Tab, examples, runChoice, spelledWords, wordButton } from "./tab.js";
 
 const EXAMPLES = ["Hi, how are you?", "My name is Nora.", "Do you like penguins?"];
 
@@ -130,7 +130,7 @@ export class ChatTab extends Tab {
 
   drawAnswer(i, last) {
     const answer = this.answers[i] ?? { text: this.turns[i], tokens: [] };
-    const words = wordsOf(answer.tokens ?? []);
+    const words = spelledWords(answer.tokens ?? [], answer.text ?? "");
     return h(
       "li.theirs",
       { dir: "auto" },

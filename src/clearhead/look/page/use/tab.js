@@ -81,6 +81,13 @@ export function wordsOf(tokens) {
   return words;
 }
 
+/** The words, where they spell the text; a glossary or bytes may say what no word of theirs does. */
+export function spelledWords(tokens, text) {
+  const words = wordsOf(tokens);
+  const joined = words.map((word) => word.text).join("");
+  return joined.replace(/\s/g, "") === text.replace(/\s/g, "") ? words : [];
+}
+
 /** A word of the output: quietly underlined where the model was not sure. */
 export function wordButton(word, more = {}) {
   return h(

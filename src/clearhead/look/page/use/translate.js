@@ -1,8 +1,9 @@
 /** Translate as you type: streamed, with its sources, its doubts and its alternatives. */
 
 import { events, post } from "../api.js";
-import { bdi, h, number } from "../dom.js";
-import { Tab, examples, runChoice, wordButton, wordsOf } from "./tab.js";
+import { bdi, h, number, percent } from "../dom.js";
+import { Ribbons } from "../ribbons.js";
+import { Tab, examples, runChoice, spelledWords, wordButton, wordsOf } from "./tab.js";
 
 const PAUSE = 220; // milliseconds without a key
 const EXAMPLES = {
@@ -39,6 +40,11 @@ export class TranslateTab extends Tab {
       oninput: () => this.typed(600),
     });
     this.tools = h("div.tools");
+    this.ribbons = new Ribbons({
+      pick: (side, place) => side === "target" && this.offer(place),
+      point: (over) => this.light(over?.side === "target" ? over.place : null),
+    });
+    this.picture = h("section.joined", { hidden: true }, this.ribbons.element);
     this.element = h(
       "section.use",
       this.tools,
@@ -59,9 +65,20 @@ export class TranslateTab extends Tab {
         ),
       ),
       this.problem,
+      this.picture,
       h("div.foot", this.status),
     );
     this.choose(this.run.name);
+    this.begin();
+  }
+
+  /** Something to look at from the first moment; the first key replaces it. */
+  begin() {
+    const [, example] = EXAMPLES[this.run.languages.source] ?? [];
+    if (!example) return;
+    this.input.value = example;
+    this.typed(0);
+    requestAnimationFrame(() => this.input.select());
   }
 
   choose(name) {
@@ -95,12 +112,12 @@ export class TranslateTab extends Tab {
   }
 
   drawEmpty() {
-    const list = EXAMPLES[this.run.languages.source] ?? EXAMPLES.en;
+    const list = EXAMPLES[this.run.languages.source] ?? [];
     const pick = (text) => {
       this.input.value = text;
       this.typed(0);
     };
-    this.empty.replaceChildren(this.input.value ? "" : examples(list, pick));
+    this.empty.replaceChildren(this.input.value || !list.length ? "" : examples(list, pick));
   }
 
   entered() {
@@ -130,6 +147,7 @@ export class TranslateTab extends Tab {
       this.output.replaceChildren();
       this.after.replaceChildren();
       this.status.textContent = "";
+      this.picture.hidden = true;
       return;
     }
     this.soon(wait, () => this.translate());
@@ -140,21 +158,29 @@ export class TranslateTab extends Tab {
     const asked = { run: this.run.name, text, stream: true, align: true, beam: this.beam };
     const body = { ...asked, prefix_ids: prefix, glossary: this.terms };
     return this.ask(async (signal) => {
-      let tokens = [];
+      let [tokens, said] = [[], ""];
       this.alignment = null;
       for await (const [event, data] of events("/api/translate", body, signal)) {
-        if (event === "reset") tokens = [];
-        if (event === "piece") tokens.push(...data.tokens);
+        if (event === "reset") [tokens, said] = [[], ""];
+        if (event === "piece") {
+          tokens.push(...data.tokens);
+          said += data.text;
+        }
         if (event === "done") this.finish(data, text);
-        else this.draw(tokens, true);
+        else this.draw(tokens, said, true);
       }
     });
   }
 
   finish(found, text) {
     this.alignment = found.alignment;
-    this.found = found;
-    this.draw(found.tokens, false, found.text);
+    this.draw(found.tokens, found.text, false);
+    this.picture.hidden = !this.alignment || !this.words.length || this.words.length > 40;
+    if (!this.picture.hidden) {
+      const { source, target, weights } = this.alignment;
+      const rows = target.map((word, i) => ({ text: word, doubt: this.words[i]?.prob < 0.5 }));
+      this.ribbons.show({ columns: source.map((word) => ({ text: word })), rows, weights });
+    }
     this.after.replaceChildren(
       this.notes(found.notes),
       found.score === null || found.score === undefined
@@ -164,14 +190,10 @@ export class TranslateTab extends Tab {
     );
   }
 
-  draw(tokens, growing, text = "") {
-    this.words = wordsOf(tokens);
-    // where the tokens do not spell the text (a glossary, several pieces), the text itself
-    const spelled = this.words.map((word) => word.text).join(" ");
-    if (!growing && spelled.replace(/\s/g, "") !== text.replace(/\s/g, "")) {
-      this.words = [];
-      return this.output.replaceChildren(bdi(text));
-    }
+  draw(tokens, text, growing) {
+    this.tokens = tokens;
+    this.words = spelledWords(tokens, text);
+    if (!this.words.length) return this.output.replaceChildren(bdi(text));
     return this.output.replaceChildren(
       ...this.words.flatMap((word, i) => [
         wordButton(word, {
@@ -215,35 +237,28 @@ export class TranslateTab extends Tab {
     await this.ask(async (signal) => {
       const body = { run: this.run.name, text, prefix_ids: before, n: 5 };
       const { alternatives } = await post("/api/alternatives", body, signal);
-      const options = alternatives.map((one) => wordsOf(one.tokens)).filter((list) => list[place]);
-      const known = new Set();
-      const fresh = options.filter((list) => {
-        const key = list[place].text;
-        return known.has(key) ? false : known.add(key);
-      });
+      const options = alternatives
+        .map(({ tokens }) => optionOf(tokens, before.length, this.words[place - 1]?.text))
+        .filter(Boolean);
+      const fresh = options.filter(
+        (one, i) => options.findIndex(({ name }) => name === one.name) === i,
+      );
       this.choices.replaceChildren(
         h("h3", "Instead of ", bdi(word.text)),
         h(
           "ul",
-          fresh.map((list) =>
+          fresh.map(({ name, prob, rest, prefix }) =>
             h(
               "li",
               h(
                 "button",
                 {
-                  "aria-pressed": String(list[place].text === word.text),
-                  onclick: () => this.goOn(list, place),
+                  "aria-pressed": String(name === word.text),
+                  onclick: () => this.goOn(prefix),
                 },
-                h("b", bdi(list[place].text)),
-                h(
-                  "span.hint",
-                  bdi(
-                    list
-                      .slice(place + 1, place + 7)
-                      .map((w) => w.text)
-                      .join(" "),
-                  ),
-                ),
+                h("span.value", percent(prob)),
+                h("b", bdi(name)),
+                h("span.hint", bdi(rest.join(" "))),
               ),
             ),
           ),
@@ -254,10 +269,25 @@ export class TranslateTab extends Tab {
   }
 
   /** Goes on from a chosen word. */
-  goOn(list, place) {
+  goOn(prefix) {
     this.choices.hidden = true;
-    return this.translate(list.slice(0, place + 1).flatMap(({ ids }) => ids));
+    return this.translate(prefix);
   }
+}
+
+/** The word that begins at a token, what follows it, and the tokens to go on from. */
+function optionOf(tokens, from, before = "") {
+  if (!tokens[from]) return null;
+  const goesOn = from > 0 && !/^[▁Ġ]/.test(tokens[from].text); // a piece of the word before
+  let end = from + 1;
+  while (end < tokens.length && !/^[▁Ġ]/.test(tokens[end].text)) end += 1;
+  const [word] = wordsOf(tokens.slice(from, end));
+  return {
+    name: (goesOn ? before : "") + word.text,
+    prob: word.prob,
+    rest: wordsOf(tokens.slice(end, end + 12)).map(({ text }) => text),
+    prefix: tokens.slice(0, end).map(({ id }) => id),
+  };
 }
 
 function languageName(code) {
