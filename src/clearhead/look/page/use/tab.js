@@ -81,7 +81,7 @@ export function wordsOf(tokens) {
   return words;
 }
 
-/** The words, where they spell the text; a glossary or bytes may say what no word of theirs does. */
+/** The words, where they spell the text: a glossary or bytes may say what no word does. */
 export function spelledWords(tokens, text) {
   const words = wordsOf(tokens);
   const joined = words.map((word) => word.text).join("");
