@@ -96,7 +96,8 @@ def look(
         output = output or Path("look.html")
     if ablate:
         return print_ablation(console, user, ablate)
-    frames = film_of(RunFolder.open(run).film.lines()) if film else None
+    shots = list(RunFolder.open(run).film.lines()) if film or output else []
+    frames = film_of(shots) if film or any(shot.get("probes") for shot in shots) else None
     if frames and text is None and output is None:
         return play_film(console, frames, user, head)
     found = looked(user, text, target, edit, settings or [])

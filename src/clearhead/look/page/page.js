@@ -148,6 +148,10 @@ export class Page {
         );
       }),
     );
+    const chosen = this.words.querySelector("[aria-pressed=true]"),
+      row = chosen?.closest(".chips");
+    // on a phone a line of words goes on beyond the edge
+    if (row) row.scrollLeft = chosen.offsetLeft - row.offsetLeft - row.clientWidth / 2;
   }
 
   /** What the change did to the output, word by word. */

@@ -3,7 +3,7 @@
 import { sum } from "../attention.js";
 import { choice, h, number, percent, slider } from "../dom.js";
 import { spikes } from "../strip.js";
-import { headName, labels, text } from "../words.js";
+import { bare, headName, labels, text } from "../words.js";
 import { agreed, figure, Stop, vector, wordBars } from "./stop.js";
 
 /** A stop about one row of the first attention: the followed word asks, all words answer. */
@@ -332,7 +332,8 @@ export class Softmax extends Row {
       this.key = key;
       this.more = 0;
       const { weights } = this.row(now);
-      const second = weights.map((w, i) => [w, i]).sort((a, b) => b[0] - a[0])[1];
+      const order = weights.map((w, i) => [w, i]).sort((a, b) => b[0] - a[0]);
+      const second = order.slice(1).find(([, i]) => bare(attention.keys[i].text).length > 1);
       this.raised = second?.[1] ?? attention.strongest(head, q).k;
     }
     this.draw(now);

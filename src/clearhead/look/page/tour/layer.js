@@ -105,7 +105,7 @@ export class Heads extends Stop {
     const { nHeads } = this.attention;
     return [
       `All ${nHeads} heads do this at the same time, each with its own way of looking. Their ` +
-        "results are put side by side and mixed by one more matrix, W_O.",
+        "results are put side by side and mixed by one more matrix, Wₒ.",
       ["What comes out is what attention has to add to the vector of ", this.word(now), "."],
     ];
   }

@@ -77,8 +77,8 @@ export class TranslateTab extends Tab {
     const [, example] = EXAMPLES[this.run.languages.source] ?? [];
     if (!example) return;
     this.input.value = example;
+    this.input.addEventListener("focus", () => this.input.select(), { once: true });
     this.typed(0);
-    requestAnimationFrame(() => this.input.select());
   }
 
   choose(name) {
@@ -121,7 +121,7 @@ export class TranslateTab extends Tab {
   }
 
   entered() {
-    this.input.focus({ preventScroll: true });
+    if (!this.input.value) this.input.focus({ preventScroll: true });
   }
 
   /** {term: translation} from lines as "term = translation". */

@@ -13,6 +13,7 @@ import { aligned } from "./alignment.js";
 
 const PACE = 420; // milliseconds from word to word
 const UNSURE = 0.5;
+const LONG = 24; // letters of a word that may be broken
 
 export class SentenceView extends View {
   static id = "sentence";
@@ -276,23 +277,27 @@ class Translation {
   }
 }
 
+/** Words with spaces between them; the parts of a word that was too long follow without one. */
+function joinedWords(words, tokens) {
+  let place = 0;
+  return words.flatMap((word) => {
+    const space = place > 0 && !inside(tokens, place) ? " " : "";
+    place += word.childElementCount;
+    return [space, word];
+  });
+}
+
 /** A text of tokens to choose from, each marked in its own way. */
 function running(tokens, { mark, pick }) {
-  return h(
-    "p.running",
-    { dir: "auto" },
-    tokens.flatMap((token, i) => [
-      i > 0 && !inside(tokens, i) ? " " : "",
-      mark(
-        h(
-          "button",
-          { class: `word${token.special ? " special" : ""}`, onclick: () => pick(i) },
-          bdi(text(token)),
-        ),
-        i,
-      ),
-    ]),
-  );
+  const words = []; // pieces of a word stay on one line, unless it is long
+  tokens.forEach((token, i) => {
+    const kind = `word${token.special ? " special" : ""}`;
+    const piece = mark(h("button", { class: kind, onclick: () => pick(i) }, bdi(text(token))), i);
+    const last = words.at(-1);
+    if (inside(tokens, i) && last.textContent.length < LONG) last.append(piece);
+    else words.push(h("span.piece-word", piece));
+  });
+  return h("p.running", { dir: "auto" }, joinedWords(words, tokens));
 }
 
 /** A class, and what becomes of it without each word. */
