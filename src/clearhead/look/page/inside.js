@@ -163,9 +163,11 @@ export class Inside {
     const chosen = listOf(this.recipe.edits);
     const silence = now.block && `silence:${now.block}.${now.head}`;
     const own = chosen.filter((name) => name.startsWith("silence:"));
-    const list = [...BREAKS, ...new Set([...own, silence].filter(Boolean))].map((entry) =>
-      Array.isArray(entry) ? entry : [entry, silenced(entry)],
-    );
+    const hides = this.page.trace.attentions.some((node) => node.causal);
+    const list = [
+      ...BREAKS.filter(([name]) => name !== "no-mask" || hides),
+      ...new Set([...own, silence].filter(Boolean)),
+    ].map((entry) => (Array.isArray(entry) ? entry : [entry, silenced(entry)]));
     this.breaks.replaceChildren(
       h("span.label", "Break it"),
       ...list.map(([name, title]) =>

@@ -120,7 +120,11 @@ export class Train {
   drawSamples(checks) {
     const told = checks.filter((check) => check.samples?.length);
     if (!told.length) return this.samples.replaceChildren();
-    const rows = told.slice(-6).reverse();
+    // from the first to the last, some of those between
+    const places = Array.from({ length: Math.min(6, told.length) }, (_, i) =>
+      Math.round((i * (told.length - 1)) / Math.max(1, Math.min(6, told.length) - 1)),
+    );
+    const rows = places.map((place) => told[place]).reverse();
     return this.samples.replaceChildren(
       h("h2.apart", "What it says"),
       h(

@@ -2,7 +2,7 @@
 
 import { events } from "../api.js";
 import { h, slider } from "../dom.js";
-import { Tab, examples, runChoice, spelledWords, wordButton } from "./tab.js";
+import { Tab, examples, spelledWords, wordButton } from "./tab.js";
 
 const EXAMPLES = ["Hi, how are you?", "My name is Nora.", "Do you like penguins?"];
 
@@ -29,10 +29,7 @@ export class ChatTab extends Tab {
       "section.use.talk",
       h(
         "div.tools",
-        runChoice(runs, this.run.name, (name) => {
-          this.run = runs.find((run) => run.name === name);
-          this.begin();
-        }),
+        this.runChoice(() => this.begin()),
         slider(
           "Temperature",
           { min: 0, max: 1.5, step: 0.1, value: this.heat, text: (x) => x.toFixed(1) },
@@ -57,10 +54,6 @@ export class ChatTab extends Tab {
       h("div.foot", this.status),
     );
     this.begin();
-  }
-
-  entered() {
-    this.input.focus({ preventScroll: true });
   }
 
   begin() {

@@ -3,7 +3,7 @@
 import { post } from "../api.js";
 import { bdi, h, percent } from "../dom.js";
 import { bars } from "../ledger.js";
-import { Tab, examples, runChoice } from "./tab.js";
+import { Tab, examples } from "./tab.js";
 
 const PAUSE = 220;
 const EXAMPLES = [
@@ -31,23 +31,13 @@ export class ClassifyTab extends Tab {
     this.verdict = h("div", { "aria-live": "polite" });
     this.element = h(
       "section.use",
-      h(
-        "div.tools",
-        runChoice(runs, this.run.name, (name) => {
-          this.run = runs.find((run) => run.name === name);
-          this.typed(0);
-        }),
-      ),
+      h("div.tools", this.runChoice()),
       h("div.two", h("div.sheet-side", h("div.typing", this.input), this.empty), this.verdict),
       this.problem,
       h("div.foot", this.status),
     );
     this.verdict.classList.add("sheet-side");
     this.typed();
-  }
-
-  entered() {
-    this.input.focus({ preventScroll: true });
   }
 
   typed(wait = PAUSE) {

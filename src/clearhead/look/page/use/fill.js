@@ -3,7 +3,7 @@
 import { post } from "../api.js";
 import { bdi, h, percent } from "../dom.js";
 import { bars } from "../ledger.js";
-import { Tab, runChoice } from "./tab.js";
+import { Tab } from "./tab.js";
 
 const GAP = "____";
 
@@ -25,13 +25,7 @@ export class FillTab extends Tab {
     this.gaps = h("div.sheet-side", { "aria-live": "polite" });
     this.element = h(
       "section.use",
-      h(
-        "div.tools",
-        runChoice(runs, this.run.name, (name) => {
-          this.run = runs.find((run) => run.name === name);
-          this.typed(0);
-        }),
-      ),
+      h("div.tools", this.runChoice()),
       h(
         "div.two",
         h(

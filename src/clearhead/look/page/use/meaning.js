@@ -5,7 +5,7 @@ import { h } from "../dom.js";
 import { Matrix } from "../matrix.js";
 import { cosine } from "../tour/stop.js";
 import { short } from "../words.js";
-import { Tab, runChoice } from "./tab.js";
+import { Tab } from "./tab.js";
 
 const FIRST = ["The soup was lovely.", "The food was excellent.", "The film was boring."];
 const MOST = 24;
@@ -31,13 +31,7 @@ export class MeaningTab extends Tab {
     this.what = h("p.sentence", { "aria-live": "polite" });
     this.element = h(
       "section.use",
-      h(
-        "div.tools",
-        runChoice(runs, this.run.name, (name) => {
-          this.run = runs.find((run) => run.name === name);
-          this.typed(0);
-        }),
-      ),
+      h("div.tools", this.runChoice()),
       h(
         "div.two",
         h("div.sheet-side", h("p.hint", "One sentence a line."), h("div.typing", this.input)),

@@ -17,6 +17,24 @@ export class Tab {
     });
   }
 
+  /** A choice between runs, where there is one; `after` follows it. */
+  runChoice(after = () => this.typed(0)) {
+    if (this.runs.length < 2) return "";
+    return select(
+      "Model",
+      this.runs.map(({ name }) => [name, name]),
+      this.run.name,
+      (name) => {
+        this.run = this.runs.find((run) => run.name === name);
+        after();
+      },
+    );
+  }
+
+  entered() {
+    this.input.focus({ preventScroll: true });
+  }
+
   /** Does something after a pause; what was under way is given up. */
   soon(wait, act) {
     clearTimeout(this.timer);
@@ -107,16 +125,5 @@ export function examples(list, pick) {
     "div.examples",
     h("span.label", "Try"),
     list.map((text) => h("button.pill", { onclick: () => pick(text) }, bdi(text))),
-  );
-}
-
-/** A choice between runs, where there is one. */
-export function runChoice(runs, chosen, pick) {
-  if (runs.length < 2) return "";
-  return select(
-    "Model",
-    runs.map(({ name }) => [name, name]),
-    chosen,
-    pick,
   );
 }

@@ -3,7 +3,7 @@
 import { events, post } from "../api.js";
 import { bdi, h, number, percent } from "../dom.js";
 import { Ribbons } from "../ribbons.js";
-import { Tab, examples, runChoice, spelledWords, wordButton, wordsOf } from "./tab.js";
+import { Tab, examples, spelledWords, wordButton, wordsOf } from "./tab.js";
 
 const PAUSE = 220; // milliseconds without a key
 const EXAMPLES = {
@@ -68,7 +68,7 @@ export class TranslateTab extends Tab {
       this.picture,
       h("div.foot", this.status),
     );
-    this.choose(this.run.name);
+    this.choose();
     this.begin();
   }
 
@@ -81,8 +81,7 @@ export class TranslateTab extends Tab {
     this.typed(0);
   }
 
-  choose(name) {
-    this.run = this.runs.find((run) => run.name === name);
+  choose() {
     const { source, target } = this.run.languages;
     this.languages[0].textContent = languageName(source) || "Source";
     this.languages[1].textContent = languageName(target) || "Translation";
@@ -103,7 +102,7 @@ export class TranslateTab extends Tab {
       ),
     );
     this.tools.replaceChildren(
-      runChoice(this.runs, name, (other) => this.choose(other)),
+      this.runChoice(() => this.choose()),
       h("label.field", h("span.label", "Beam"), beam),
       h("details.glossary", h("summary.pill", "Glossary"), this.glossary),
     );

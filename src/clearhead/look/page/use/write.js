@@ -2,7 +2,7 @@
 
 import { events, post } from "../api.js";
 import { bdi, h, percent, slider } from "../dom.js";
-import { Tab, examples, runChoice } from "./tab.js";
+import { Tab, examples } from "./tab.js";
 
 const PAUSE = 450;
 const AHEAD = 24; // tokens of ghost text
@@ -35,10 +35,7 @@ export class WriteTab extends Tab {
       "section.use.write",
       h(
         "div.tools",
-        runChoice(runs, this.run.name, (name) => {
-          this.run = runs.find((run) => run.name === name);
-          this.typed(0);
-        }),
+        this.runChoice(),
         slider(
           "Temperature",
           { min: 0, max: 1.5, step: 0.1, value: this.heat, text: (x) => x.toFixed(1) },
@@ -58,10 +55,6 @@ export class WriteTab extends Tab {
       h("div.foot", this.status),
     );
     this.drawEmpty();
-  }
-
-  entered() {
-    this.input.focus({ preventScroll: true });
   }
 
   drawEmpty() {
