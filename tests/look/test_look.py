@@ -14,7 +14,7 @@ from clearhead.config import DecodeConfig
 from clearhead.decode import Request, checked, decode
 from clearhead.decode.engine import TransformerEngine
 from clearhead.errors import ModelError
-from clearhead.look import search_tree
+from clearhead.look import LabelledTensor, search_tree
 from clearhead.look.export import meta
 
 few = settings(max_examples=8)
@@ -95,6 +95,25 @@ def test_every_tensor_has_a_name_for_each_of_its_indices(look):
         assert found.values.shape == tuple(map(len, found.labels)), path
         assert len(found.axes) == found.values.ndim
         assert str(np.asarray(found).shape[0]) in repr(found)
+
+
+def test_a_notebook_shows_every_tensor_as_heat_maps_or_as_a_table(look):
+    for path in look.paths:
+        tensor = look[path]
+        found = tensor._repr_html_()
+        n_maps = len(tensor.values) if tensor.values.ndim > 2 else 1
+        assert found.count("<svg") == n_maps
+        assert found.count("<rect") == tensor.values.size
+    wide = LabelledTensor("a <b>", np.zeros((80, 80)), ("a", "b"), (("<i>",) * 80,) * 2)
+    assert wide._repr_html_().startswith("<pre>a &lt;b&gt;")
+
+
+def test_a_table_leaves_out_no_two_columns_only_to_say_so():
+    for n, said in ((10, ""), (12, ""), (13, "(3 more columns)")):
+        labels = (("row",), tuple(map(str, range(n))))
+        printed = str(LabelledTensor("path", np.zeros((1, n)), ("a", "b"), labels))
+        assert printed.count("0.000") == min(n, 10 if said else n)
+        assert said in printed
 
 
 def test_a_head_has_a_path_of_its_own(build):

@@ -32,6 +32,10 @@ AXES = {
 """What dimensions count, by the end of a path; those of all other tensors rows and d_model."""
 MOST_ROWS, MOST_COLUMNS, WIDEST = 24, 10, 12
 """What of a matrix is printed, and how much of each label."""
+FEW = 2
+"""As many more are printed as well: a line that says so would be no shorter."""
+MOST_CELLS = 4_096
+"""What a notebook draws as a heat map; beyond, it shows a table."""
 CELL = 24
 """Side of a cell in an image, in pixels."""
 ORANGE, BLUE = (0.70, 0.32, 0.0), (0.03, 0.27, 0.58)
@@ -116,6 +120,22 @@ class LabelledTensor:
             return "\n\n".join(map(str, slices))
         return self.table(MOST_ROWS, MOST_COLUMNS)
 
+    def _repr_html_(self) -> str:
+        """In a notebook: a heat map, one for each head if there are several, or a table."""
+        if self.values.ndim > 2:
+            slices = (self.at(self.axes[0], index) for index in range(len(self.values)))
+            return "".join(each._repr_html_() for each in slices)
+        if self.values.size > MOST_CELLS:
+            return f"<pre>{html.escape(str(self))}</pre>"
+        matrix = self
+        if self.values.ndim == 1:
+            labels = (("",), *self.labels)
+            matrix = replace(self, values=self.values[None], axes=("", *self.axes), labels=labels)
+        return (
+            '<figure style="display:inline-block;margin:0 1em 1em 0">'
+            f"<figcaption>{html.escape(self.path)}</figcaption>{Heatmap(matrix).svg()}</figure>"
+        )
+
     def table(self, n_rows: int | None = None, n_columns: int | None = None) -> str:
         """All of a matrix or a vector as text, or its first rows and columns."""
         names = self.labels[0] if self.values.ndim == 2 else ("",)
@@ -124,6 +144,7 @@ class LabelledTensor:
         cells = [[cut_label(name), *(f"{value:.3f}" for value in row)] for name, row in rows]
         sizes = {"rows": len(cells), "columns": len(head) - 1}
         most = {"rows": n_rows or len(cells), "columns": n_columns or len(head)}
+        most = {what: n if n <= most[what] + FEW else most[what] for what, n in sizes.items()}
         shown = [row[: most["columns"] + 1] for row in [head, *cells][: most["rows"] + 1]]
         widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
         lines = ["  ".join(map(str.rjust, row, widths)) for row in shown]

@@ -27,7 +27,7 @@ N_ALTERNATIVES = 20
 SUBLAYERS = {"self": "self_attention", "cross": "cross_attention", "ff": "feed_forward"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Guess:
     """A token or a class that the model could have said, and how likely that was."""
 
@@ -42,6 +42,8 @@ class Guess:
 
     def __str__(self) -> str:
         return f"{self.text} {self.prob:.1%}"
+
+    __repr__ = __str__  # rows of them are read by people
 
 
 @dataclass(frozen=True, kw_only=True)
