@@ -46,7 +46,7 @@ class Mark(Enum):
     SIZE = "how large the model is: chosen from the data and the time there is"
     SHAPE = "what else the weights rely on: taken over with them, as the size is"
     OWN = "the model's, but not its weights': never taken over"
-    FREE = "may change when a run goes on: no update depends on it"
+    FREE = "may change when a run is resumed: no update depends on it"
 
 
 def chosen_by(what: str) -> Any:
@@ -367,7 +367,7 @@ class LabelConfig(Settings):
     """How much each label counts in training, in the order of the names; written by training when
     balanced."""
     temperature: Positive = 1.0
-    """What scores are divided by so that probabilities are honest; fitted on the validation set by
+    """What scores are divided by so that probabilities are calibrated; fitted on the validation set by
     training."""
 
 

@@ -272,7 +272,7 @@ def open_inside(folder: Path, name: str) -> BufferedReader:
         reason = getattr(error, "strerror", None) or str(error)
     raise FolderError(
         f"{shown(str(path), 200)} cannot be read: {reason}.",
-        "Take the folder from where it was whole.",
+        "Copy the folder again from where it is undamaged.",
     )
 
 
@@ -283,7 +283,7 @@ def read_inside(folder: Path, name: str, limit: int) -> bytes:
     if len(content) > limit:
         raise FolderError(
             f"{folder / name} has more than {limit:,} bytes.",
-            "Take the folder from where it was whole.",
+            "Copy the folder again from where it is undamaged.",
         )
     return content
 

@@ -152,9 +152,7 @@ def read_tensors(
                 )
             return tensors
         except ModelFileError as error:
-            raise ModelFileError(
-                f"{folder / name}: {error}", "Take the file from where it was whole."
-            ) from None
+            raise ModelFileError(f"{folder / name}: {error}", "Copy the file again.") from None
 
 
 def read_header(file: BufferedReader) -> str:

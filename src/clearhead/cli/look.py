@@ -43,7 +43,8 @@ def look(
         typer.Option(metavar="PATH ROW COL", help="How one number came about, step by step."),
     ] = None,
     edit: Annotated[
-        list[str] | None, typer.Option(metavar="NAMES", help="Break it: no-scale, no-mask …")
+        list[str] | None,
+        typer.Option(metavar="NAMES", help="Break it (ablation): no-scale, no-mask …"),
     ] = None,
     reasons: Annotated[
         bool, typer.Option("--reasons", help="Is attention the reason? Four measures.")
@@ -65,9 +66,7 @@ def look(
     ] = False,
     ablate: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FILES", help="Silence each head in turn: loss and BLEU on a test set."
-        ),
+        typer.Option(metavar="FILES", help="Ablate (silence) each head in turn: loss and BLEU."),
     ] = None,
     checkpoint: options.Checkpoint = "",
     settings: options.DecodeSettings = None,

@@ -102,7 +102,7 @@ def rm(
     checkpoints: Annotated[
         bool,
         typer.Option(
-            "--checkpoints", help="Only what is needed to train on: the run stays, and is small."
+            "--checkpoints", help="Only the checkpoints: the run stays usable, and is small."
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,

@@ -349,7 +349,7 @@ def unequal(
     return DataError(
         f"{names[0]} has {counts[0]:,} lines and {names[1]} {counts[1]:,}: they are not parallel."
         + "".join(f" {hint}" for hint in hints if hint),
-        "Lines end at \\n only; make both files anew from one table. "
+        "Lines end at \\n only; make both files again from one table. "
         "`clearhead doctor` tells at which line they begin to slip.",
     )
 

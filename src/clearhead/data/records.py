@@ -221,7 +221,7 @@ def cell_parser(split: Callable[[str], list[str]], columns: Sequence[int], width
         if len(cells) != width:
             raise DataError(
                 f"expected {width} columns, found {len(cells)}: {shown(raw)}",
-                "Mend the line, or have `clearhead doctor --fix` leave it out.",
+                "Correct the line, or have `clearhead doctor --fix` leave it out.",
             )
         return [cells[column] for column in columns]
 
@@ -260,7 +260,7 @@ def json_object(raw: str) -> dict[str, Any]:
     if "\\ud" in raw.lower() and SURROGATE.search(json.dumps(entry, ensure_ascii=False)):
         raise DataError(
             f"half a surrogate pair, which is no character: {shown(raw)}",
-            "Mend or leave out the line.",
+            "Correct the line or leave it out.",
         )
     inner = entry.get("translation")
     return inner if isinstance(inner, dict) else entry

@@ -193,7 +193,7 @@ def fix(diagnosis: Diagnosis, out: str | Path) -> Fixed:
     if not diagnosis.can_be_fixed:
         raise DataError(
             "Files of unequal length cannot be fixed by leaving lines out: which ones is a guess.",
-            "Make both files anew from one table, then run the doctor again.",
+            "Make both files again from one table, then run the doctor again.",
         )
     examples = corpus_of(diagnosis.paths, diagnosis.kind, diagnosis.columns)
     if any(map(is_pipe, examples.paths)):

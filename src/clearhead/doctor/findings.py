@@ -173,7 +173,7 @@ CHECKS = (
         "lines without a partner",
         "error",
         lambda corpus, _: np.asarray(corpus.unpaired, bool),
-        "One file is longer: make both anew from one table. Lines end at \\n only.",
+        "One file is longer: make both again from one table. Lines end at \\n only.",
     ),
     Check(
         "misaligned lines",

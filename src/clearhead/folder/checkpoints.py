@@ -106,7 +106,7 @@ class Checkpoint:
     def damaged(self, file: str, reason: str) -> FolderError:
         return FolderError(
             f"{self.path / file} is damaged: {reason}.",
-            f"Remove {self.path} to go on from an older one.",
+            f"Remove {self.path} to resume from an older one.",
         )
 
 
@@ -160,7 +160,7 @@ class Checkpoints:
             reason = warnings[0] if warnings else f"{shown(entries[0])} is not a checkpoint."
             raise FolderError(
                 f"{self.path} holds no checkpoint that is whole: {reason}",
-                f"Put back what belongs there, or remove {self.path} to begin anew.",
+                f"Put back what belongs there, or remove {self.path} to start over.",
             )
         return None
 

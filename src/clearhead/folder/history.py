@@ -81,7 +81,7 @@ class Checked(BaseModel):
             place = ".".join(map(str, first["loc"])) or "the whole"
             raise FolderError(
                 f"{path} is damaged: {shown(place)}: {shown(first['msg'], 200)}.",
-                "Take it from where it was whole.",
+                "Copy it again from where it is undamaged.",
             ) from None
 
 

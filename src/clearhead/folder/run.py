@@ -92,7 +92,7 @@ class RunFolder:
         if run.exists():
             raise FolderError(
                 f"{run.path} is a run already.",
-                f"Go on with: clearhead train {run.path}, or choose another --into.",
+                f"Resume with: clearhead train {run.path}, or choose another --into.",
             )
         names = sorted(path.name for path in run.path.iterdir()) if run.path.is_dir() else []
         for name in names:
@@ -355,13 +355,13 @@ def config_of(content: bytes, name: str) -> Config:
     """The settings in a config.toml; the same bytes are parsed once."""
     if content.count(b".") > MAX_DOTS:
         raise ConfigError(
-            f"{name} has more than {MAX_DOTS:,} dots, which no settings need.", "Write it anew."
+            f"{name} has more than {MAX_DOTS:,} dots, which no settings need.", "Write it again."
         )
     try:
         return config_from_toml(content.decode(), name)
     except UnicodeDecodeError as error:
         raise ConfigError(
-            f"{name} is not UTF-8: {error.reason} at byte {error.start}.", "Write it anew."
+            f"{name} is not UTF-8: {error.reason} at byte {error.start}.", "Write it again."
         ) from None
 
 

@@ -237,7 +237,8 @@ class Heatmap:
         path = Path(path)
         if path.suffix not in (".svg", ".png"):
             raise ConfigError(
-                f"A picture is a .svg or a .png, and {path.name} is neither.", "Name it so."
+                f"A picture is a .svg or a .png, and {path.name} is neither.",
+                "Give the file one of these endings.",
             )
         path.write_bytes(self.png() if path.suffix == ".png" else self.svg().encode())
 

@@ -165,7 +165,7 @@ def go_on(
     if is_named and plan.examples != corpus.fingerprint(made):
         raise DataError(
             f"The training examples are not those that {folder.path} was begun with.",
-            "Put the files back as they were, or begin anew with another --into.",
+            "Put the files back as they were, or train a new run with another --into.",
         )
     seconds = None if plan.seconds is None else parse_budget(config.train.budget).seconds
     yield Plan(config, plan.total, seconds, plan.reasons)
@@ -287,7 +287,7 @@ def continued(folder: RunFolder, given: Given, task: str) -> Config:
             raise ConfigError(
                 f"{folder.path} was begun with {name} = {before}, and {after} would make it "
                 "another run.",
-                "Leave the setting out to go on, or begin anew with another --into.",
+                "Leave the setting out to resume, or train a new run with another --into.",
             )
     return now
 

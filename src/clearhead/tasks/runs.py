@@ -66,7 +66,7 @@ def load(path: str | Path, device: str = "cpu", checkpoint: str = "") -> User:
     if kind is None:
         raise FolderError(
             f"{path} was pre-trained to fill gaps in text, and has no use of its own.",
-            f"Begin with it: clearhead train FILES --from {path} --into RUN",
+            f"Fine-tune it: clearhead train FILES --from {path} --into RUN",
         )
     return kind.load(path, device=device, checkpoint=checkpoint)
 
@@ -276,8 +276,8 @@ class Ended(Chosen):
     seconds: float
     losses: tuple[float, ...]
     """All validation losses, in order."""
-    baseline: str
-    """What a model without a network reaches on the same examples."""
+    baseline: str = ""
+    """What a model without a network reaches on the same examples, where one was fitted."""
 
     @property
     def fall(self) -> float | None:
