@@ -48,6 +48,7 @@ def test_the_demo_trains_translates_measures_and_tells_what_to_type_next(quick, 
     ):
         assert f"{title}\n" in told.out
     assert f"  {(quick / 'look.html').as_uri()}\n" in told.out
+    assert (told.out + told.err).count("Try:") == 1
     assert 'look runs/demo "A man rides a bike."' in told.out
     assert re.search(r"BLEU \d+\.\d on 10 held-out sentences", told.out)
     assert "translate runs/demo" in told.out

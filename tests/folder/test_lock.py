@@ -121,3 +121,16 @@ def test_strays_of_the_dead_are_swept_and_those_of_the_living_are_not(run):
     hold(run)
     left = sorted(path.name for path in run.path.rglob("*.tmp-*"))
     assert left == [f"00000001.tmp-{os.getppid()}", f"weights.safetensors.tmp-{os.getppid()}"]
+
+
+def test_a_folder_in_which_nothing_could_be_begun_goes(tmp_path):
+    made, there = tmp_path / "made", tmp_path / "there"
+    there.mkdir()
+    for path in (made, there):
+        with pytest.raises(ValueError, match="no"), RunFolder(path).lock():
+            raise ValueError("no")
+    assert not made.exists()
+    assert there.exists()
+    with RunFolder(made).lock():
+        (made / "file").touch()
+    assert (made / "file").exists()

@@ -58,6 +58,7 @@ class Display:
         self.speed = 0.0
         self.steps_told = 0
         self.stopped_by: int | None = None
+        self.tells_next = True
 
     def take_in(self, report: Plan | Report) -> None:
         """Remember what a report tells."""
@@ -89,7 +90,8 @@ class Display:
                 self.steps_told = report.steps
                 return f"{report}; this machine is {pace} now than when it was measured"
             case Ended():
-                return f"\n{report}\n\n{self.what_next(report)}"
+                more = f"\n\n{self.what_next(report)}" if self.tells_next else ""
+                return f"\n{report}{more}"
             case Stopped():
                 return f"Stopped after step {report.step:,}. Resume with: clearhead train {self.folder}"
         return None
@@ -245,10 +247,17 @@ def watch(folder: Path, quiet: bool) -> Iterator[PlainDisplay | LiveDisplay]:
 
 
 def train_and_watch(
-    task: str, given: Given, folder: Path, *, tensorboard: bool = False, quiet: bool = False
+    task: str,
+    given: Given,
+    folder: Path,
+    *,
+    tensorboard: bool = False,
+    quiet: bool = False,
+    tells_next: bool = True,
 ) -> None:
     """Train with somebody watching; a signal that stops it is told by the exit code."""
     with watch(folder, quiet) as display:
+        display.tells_next = tells_next
         reports = fit(TASKS[task], given, folder, display.progress)
         for report in with_tensorboard(reports, folder) if tensorboard else reports:
             display.show(report)

@@ -1,6 +1,7 @@
 """`clearhead look`: every number behind an output, in the terminal or in one file for a browser."""
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from clearhead.look.film import Film
 
 
+SECONDS_PER_FRAME = 0.4
 NO_SEARCH = "There was no search: nothing was written, or tokens were drawn at random."
 
 
@@ -188,33 +190,20 @@ def best_head(found: "Look") -> str:
 
 
 def draw_matrix(console: "Console", matrix: "LabelledTensor") -> None:
-    """Print a matrix in colours, two rows to a line: one named on the left, one on the right."""
-    from itertools import zip_longest
-
-    from rich.text import Text
-
+    """Print a matrix of shares as blocks, in a colour that is legible on light and on dark."""
     from clearhead.look.labelled import Heatmap
 
-    console.print(f"\n{matrix.path}")
-    if not console.is_terminal or console.no_color:
-        for text in Heatmap(matrix).blocks():
-            console.print(text)
-        return
-    rows, columns = matrix.labels
-    margin = max(map(len, rows), default=0)
-    console.print(" ".join([" " * margin, *columns]))
-    colours = Heatmap(matrix).colours().tolist()
-    shades = [["rgb({},{},{})".format(*colour) for colour in row] for row in colours]
-    named = list(zip(rows, shades, strict=True))
-    for (name, upper), (other, lower) in zip_longest(named[::2], named[1::2], fillvalue=("", [])):
-        line = Text(name.rjust(margin))
-        for label, above, below in zip_longest(columns, upper, lower):
-            line.append(" ").append("▀" * len(label), f"{above} on {below}" if below else above)
-        console.print(line.append(f"  {other}" if lower else ""))
+    head, *rows = Heatmap(matrix).blocks()
+    console.print(f"\n{matrix.path}\n{head}")
+    for row in rows:
+        # in a terminal a frame of a film may stand below
+        console.print(row.ljust(len(head)) if console.is_terminal else row, style="cyan")
 
 
 def play_film(console: "Console", film: "Film", user: Any, head: str | None) -> None:
     """Print a head's attention on one sentence, frame after frame."""
+    from rich.control import Control
+
     from clearhead.look import LabelledTensor
     from clearhead.look.labelled import axes_of, without_head
 
@@ -236,7 +225,10 @@ def play_film(console: "Console", film: "Film", user: Any, head: str | None) -> 
         note = "  ← here it changed most" if place == turning else ""
         title = f"step {step:,}, loss {loss:.3f}: {path}, head {number}{note}"
         values = film.patterns[path][place, number]
-        draw_matrix(console, LabelledTensor(title, values, tuple(axes), labels))
+        if place and console.is_terminal:  # each frame in the place of the one before
+            time.sleep(SECONDS_PER_FRAME)
+            console.control(Control.move(y=-len(labels[0]) - 3))
+        draw_matrix(console, LabelledTensor(f"{title:<80}", values, tuple(axes), labels))
 
 
 def print_ablation(console: "Console", user: Any, files: list[str]) -> None:

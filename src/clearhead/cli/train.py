@@ -153,7 +153,8 @@ def demo(
     else:
         show.introduce()
         show.say("Training", show.words.training)
-        train_and_watch(task, given, into)
+        train_and_watch(task, given, into, tells_next=False)  # the show does
+        console.print()
     by_name = "clearhead" if shutil.which("clearhead") else os.path.relpath(sys.argv[0])
     program = "python -m clearhead" if sys.argv[0].endswith("__main__.py") else by_name
     for command in show.perform():

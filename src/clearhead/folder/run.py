@@ -315,15 +315,22 @@ class RunFolder:
     def lock(self) -> Iterator[None]:
         """Be the one process that writes here, and remove what dead ones left.
 
-        Of the processes that train together, the first locks.
+        Of the processes that train together, the first locks. A folder that was made for it and
+        is empty in the end, because nothing could be begun, goes.
         """
+        is_new = not self.path.exists()
         make_folder(self.path)
-        with locked(self.path / LOCK):
-            with disk_errors(self.path):
-                sweep(self.path)
-                if not self.checkpoints.path.is_symlink():
-                    sweep(self.checkpoints.path)
-            yield
+        try:
+            with locked(self.path / LOCK):
+                with disk_errors(self.path):
+                    sweep(self.path)
+                    if not self.checkpoints.path.is_symlink():
+                        sweep(self.checkpoints.path)
+                yield
+        finally:
+            if is_new:
+                with suppress(OSError):  # it is not empty
+                    self.path.rmdir()
 
     def problems(self) -> list[str]:
         """Everything that is wrong with the folder; nothing, if it can be used and trained on."""

@@ -340,7 +340,11 @@ class HeadMap:
             parts.setdefault(path.rpartition(".")[0], []).append(f"{loss:+.3f} {bleu:+6.1f}")
         as_it_is = f"as it is: loss {self.loss:.4f}, BLEU {self.bleu:.1f}; "
         lines = [f"{part.ljust(16)}  {'   '.join(cells)}" for part, cells in parts.items()]
-        return "\n".join([f"{as_it_is}change of both without each head:", *lines])
+        n_heads = max(map(len, parts.values()))
+        heads = "   ".join(f"head {head}".ljust(13) for head in range(n_heads))
+        both = "   ".join(["  loss   BLEU"] * n_heads)
+        head = [f"{' ' * 18}{heads}".rstrip(), f"{' ' * 18}{both}"]
+        return "\n".join([f"{as_it_is}change of both without each head:", *head, *lines])
 
 
 @torch.no_grad()
