@@ -10,6 +10,7 @@ from rich.console import Console
 
 from clearhead.cli.display import HEIGHT, LiveDisplay, PlainDisplay, duration, plot
 from clearhead.config import Config
+from clearhead.tasks.runs import Ended
 from clearhead.training import Correction, StepReport, Stopped, Validation
 from clearhead.training.plan import Plan
 
@@ -73,6 +74,30 @@ def test_a_new_number_of_steps_is_a_sentence_only_when_it_halves_or_doubles(kind
 def test_under_a_budget_the_time_left_is_what_is_left_of_it(kind) -> None:
     plan = Plan(Config(), steps=100, seconds=180.0, reasons=())
     assert "1 min 00 s left" in shown(kind, [plan, step(1, 120.0)])[1]
+
+
+def test_what_was_spent_before_the_first_step_is_part_of_the_budget() -> None:
+    plan = Plan(Config(), steps=100, seconds=180.0, reasons=())
+    display, _ = shown(LiveDisplay, [plan])
+    display.begin -= 60.0
+    for report in (step(1, 0.0), step(2, 20.0)):
+        display.show(report)
+    assert display.time_left(step(2, 20.0)) == "1 min 40 s"
+    assert display.time_left(step(100, 90.0)) == "0 s", "the last step is the end"
+
+
+def test_the_end_is_told_below_the_picture() -> None:
+    end = Ended(
+        3, weights="last", scores={"last": 7.0}, name="BLEU", n_examples=9, unit="pairs", epochs=1.0,
+        seconds=3.0, losses=(2.0,),
+    )  # fmt: skip
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    display = LiveDisplay(Path("runs/a"), console)
+    with display.live:
+        for report in (*REPORTS[:-1], end):
+            display.show(report)
+    told = console.file.getvalue()
+    assert told.rindex("clearhead evaluate runs/a") > told.rindex("→ eine Katze")
 
 
 def test_the_speed_of_a_classifier_is_told_in_texts() -> None:

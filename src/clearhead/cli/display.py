@@ -59,6 +59,7 @@ class Display:
         self.steps_told = 0
         self.stopped_by: int | None = None
         self.tells_next = True
+        self.begin, self.setup = time.monotonic(), 0.0
 
     def take_in(self, report: Plan | Report) -> None:
         """Remember what a report tells."""
@@ -66,6 +67,9 @@ class Display:
             case Plan():
                 self.plan, self.steps_told = report, report.steps
             case StepReport():
+                if self.step is None:  # reading and measuring are a part of the budget
+                    own = report.seconds if report.step == 1 else 0.0
+                    self.setup = max(0.0, time.monotonic() - self.begin - own)
                 if self.step is not None and report.seconds > self.step.seconds:
                     speed = report.tokens / (report.seconds - self.step.seconds)
                     self.speed += (1 - SMOOTHING if self.speed else 1) * (speed - self.speed)
@@ -119,8 +123,10 @@ class Display:
     def time_left(self, report: StepReport) -> str:
         """How long the rest takes: what is left of the budget, or at the pace so far."""
         budget = self.plan.seconds if self.plan else None
-        at_this_pace = report.seconds / report.step * (report.steps - report.step)
-        return duration(at_this_pace if budget is None else max(0.0, budget - report.seconds))
+        n_left = report.steps - report.step
+        if budget is None or not n_left:
+            return duration(report.seconds / report.step * n_left)
+        return duration(max(0.0, budget - self.setup - report.seconds))
 
 
 class PlainDisplay(Display):
@@ -166,6 +172,8 @@ class LiveDisplay(Display):
 
     def show(self, report: Plan | Report) -> None:
         self.take_in(report)
+        if isinstance(report, Ended):  # what is left to say stands below the picture
+            self.live.stop()
         if not isinstance(report, Validation) and (sentence := self.sentence(report)):
             self.console.print(sentence)
 
