@@ -76,6 +76,9 @@ class Door:
             await respond(sending, *self.error(scope["path"], error))
         except ConnectionError:  # the client has left
             answer["status"] = 499
+        except Exception:  # which the application has logged and answered, and raises once more
+            if answer["status"] != 500:
+                raise
         finally:
             self.leave()
             self.note(scope, answer, time.perf_counter() - begun, number)

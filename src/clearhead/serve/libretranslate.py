@@ -28,6 +28,8 @@ KEPT = ("tags", "urls", "emoji")
 MOST_KEPT = 20
 """Such places in a text; a text of nothing else is translated without this care."""
 TAG = re.compile(r"(<!--.*?-->|<(script|style)\b.*?</\2\s*>|<[^<>]*>)", re.DOTALL | re.IGNORECASE)
+LETTER = re.compile(r"[^\W_]")
+"""What has none of these stays as it is: between tags there often is nothing but a full stop."""
 VALUES = {
     "type": "object",
     "properties": {
@@ -159,7 +161,7 @@ def translations(
 ) -> list[list[str]]:
     """Each text translated: the best, and as many others as are asked for."""
     parts = [list(parts_of(text, is_html)) for text in texts]
-    wanted = [part for each in parts for part, is_text in each if is_text and part.strip()]
+    wanted = [part for each in parts for part, is_text in each if is_text and LETTER.search(part)]
     kept = [
         kind for kind in KEPT if all(len(PATTERNS[kind].findall(w)) <= MOST_KEPT for w in wanted)
     ]
@@ -172,7 +174,7 @@ def translations(
         outputs = [""] * (n + 1)
         for part, is_text in each:
             said = [part] * (n + 1)
-            if is_text and part.strip():
+            if is_text and LETTER.search(part):
                 best = next(found)
                 others = [other.text for other in best.alternatives]
                 said = spaced(part, [best.text, *others, *[best.text] * (n - len(others))])
@@ -185,10 +187,12 @@ def translations(
 
 
 def spaced(part: str, found: list[str]) -> list[str]:
-    """With the white space around the part, which a model does not write."""
+    """With the white space around the part, and no full stop where it has none."""
     before = part[: len(part) - len(part.lstrip())]
     after = part[len(part.rstrip()) :]
-    return [before + text.strip() + after for text in found]
+    is_sentence = part.rstrip()[-1:] in ".!?…。！？"
+    texts = (text.strip() if is_sentence else text.strip().removesuffix(".") for text in found)
+    return [before + text + after for text in texts]
 
 
 def routes(work: Work) -> APIRouter:

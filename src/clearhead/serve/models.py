@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,10 @@ class ServedRun:
         if data.source_language and data.target_language:
             return data.source_language, data.target_language
         return languages_in([self.name]) if self.kind is Translator else ("", "")
+
+    @cached_property
+    def n_parameters(self) -> int:
+        return self.folder.n_parameters()
 
     @property
     def bytes(self) -> int:

@@ -366,14 +366,17 @@ def routes(work: Work) -> APIRouter:
                     refuse_overflow(n_prompt, asked.length or 0, user.window)
         return reads
 
+    def n_tokens_in(run: ServedRun, texts: list[str]) -> int:
+        with shelf.using(run) as (user, _):
+            return sum(map(len, user.source.encode_batch(texts)))
+
     @api.post("/embeddings")
     async def embeddings(asked: Embedding, request: Request) -> dict[str, Any]:
         """Texts as vectors."""
         run = shelf.named(asked.model, "embed")
         texts = [asked.input] if isinstance(asked.input, str) else asked.input
         vectors = await embedded(work, request, run, texts)
-        with shelf.using(run) as (user, _):
-            n_tokens = sum(map(len, user.source.encode_batch(texts)))
+        n_tokens = await work.in_thread(lambda: n_tokens_in(run, texts))
         data = [
             {"object": "embedding", "index": index, "embedding": encoded(vector, asked)}
             for index, vector in enumerate(vectors)

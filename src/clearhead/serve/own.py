@@ -393,7 +393,7 @@ def run_told(run: ServedRun) -> dict[str, Any]:
         "user": kind.__name__.lower() if kind else None,
         "family": config.model.family,
         "languages": {"source": source, "target": target},
-        "parameters": run.folder.n_parameters(),
+        "parameters": run.n_parameters,
         "model": config.model.size(),
         "max_tokens": config.data.max_length,
         "labels": list(config.labels.names),

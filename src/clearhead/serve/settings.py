@@ -51,7 +51,6 @@ class ServerSettings:
     """Bytes for models; 0: no limit."""
     lazy: bool = False
     workers: int = 1
-    log_text: bool = False
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:
