@@ -2,8 +2,9 @@
 
     script/bench serve --run RUN [--input FILE] [--sentences 200] [--clients 32] [--requests 10000]
 
-RUN is a translator; FILE holds sentences, one a line (else those of Multi30k's test set). Engine and server are timed in
-turn, sentence by sentence, so that a busy machine slows both. Prints a Markdown table.
+RUN is a translator; FILE holds sentences, one a line (else those of Multi30k's test set). Engine and server are timed
+in turn, sentence by sentence, so that a busy machine slows both; processor time tells what a busy machine hides. Prints
+a Markdown table.
 """
 
 import argparse
@@ -54,8 +55,8 @@ class Client:
 
     async def translate(self, text: str) -> str:
         body = json.dumps({"text": text}).encode()
-        head = f"POST /api/translate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
-        self.writer.write(f"{head}\r\n\r\n".encode() + body)
+        head = "POST /api/translate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json"
+        self.writer.write(f"{head}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
         answer = (await self.reader.readuntil(b"\r\n\r\n")).decode().lower()
         content = await self.reader.readexactly(int(answer.split("content-length: ")[1].split()[0]))
         assert " 200 " in answer.splitlines()[0], (answer, content)
@@ -103,6 +104,12 @@ def resident(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+def processor_seconds(pid: int) -> float:
+    """Processor time that a process has used, in itself and in the kernel."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -129,16 +136,27 @@ def main() -> None:
         print(f"| engine alone, p50 | {1e3 * statistics.median(alone):.1f} ms |")
         print(f"| one client, p50 | {1e3 * statistics.median(served):.1f} ms |")
         print(f"| the server adds, p50 | {1e3 * added:.1f} ms |")
+        begun = processor_seconds(pid)
         one = asyncio.run(throughput(port, few, 1))
+        served_cpu = (processor_seconds(pid) - begun) / len(few)
+        own = time.process_time()
+        for text in few:
+            translator.translate(text)
+        cpu = f"{1e3 * (time.process_time() - own) / len(few):.1f} → {1e3 * served_cpu:.1f} ms"
+        print(f"| processor time of a sentence, engine → server | {cpu} |")
+        begun = processor_seconds(pid)
         many = asyncio.run(throughput(port, lines, asked.clients))
-        begun = time.perf_counter()
+        many_cpu = (processor_seconds(pid) - begun) / len(lines)
+        begun, own = time.perf_counter(), time.process_time()
         list(translator.stream(lines))
         file_rate = len(lines) / (time.perf_counter() - begun)
+        file_cpu = (time.process_time() - own) / len(lines)
+        cpu = f"{1e3 * file_cpu:.1f} → {1e3 * many_cpu:.1f} ms"
+        print(f"| the same, many at once, `translate --input` → {asked.clients} clients | {cpu} |")
         print(f"| one client | {one:.1f} sentences/s |")
         print(f"| {asked.clients} clients | {many:.1f} sentences/s, {many / one:.1f} × one |")
-        print(
-            f"| `translate --input`, one process | {file_rate:.1f} sentences/s; {asked.clients} clients get {many / file_rate:.2f} of it |"
-        )
+        share = f"{asked.clients} clients get {many / file_rate:.2f} of it"
+        print(f"| `translate --input`, one process | {file_rate:.1f} sentences/s; {share} |")
         before = resident(pid)
         for _ in range(asked.requests // len(lines)):
             asyncio.run(throughput(port, lines, asked.clients))

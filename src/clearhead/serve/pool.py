@@ -26,6 +26,10 @@ T = TypeVar("T")
 V = TypeVar("V")
 BATCH_TOKENS = 4_096
 """Tokens of the inputs that are decoded together, times the beam."""
+FEW, PATIENCE = 2, 6
+"""Newcomers that are fewer than half of those inside wait for others, but for so many steps at
+most: coming in one by one, each would have the caches of all copied.
+"""
 RULES = ("temperature", "top_k", "top_p", "min_p", "no_repeat_ngram", "repetition_penalty")
 """Settings that sentences must have in common to be decoded together, besides the beam."""
 
@@ -185,7 +189,7 @@ class Pool:
         self.waiting: deque[Job] = deque()
         self.groups: dict[tuple[Any, ...], Group] = {}
         self.changed, self.closed = threading.Condition(), False
-        self.n_steps = self.n_tokens = 0
+        self.n_steps = self.n_tokens = self.n_passed = 0
         self.thread = threading.Thread(target=self.run, name=f"decode {name}", daemon=True)
         self.thread.start()
 
@@ -228,6 +232,10 @@ class Pool:
             self.waiting.remove(job)
             job.inbox.put(job.ticket.refusal())
         inside = [job for group in self.groups.values() for job in group.jobs.values()]
+        self.n_passed += 1
+        if len(self.waiting) * FEW < len(inside) and self.n_passed < PATIENCE:
+            return []
+        self.n_passed = 0
         room, new = BATCH_TOKENS - sum(job.cost for job in inside), list[Job]()
         while self.waiting and (self.waiting[0].cost <= room or not (inside or new)):
             room -= self.waiting[0].cost

@@ -20,6 +20,10 @@ from clearhead.serve.models import Load
 from clearhead.serve.settings import ServerSettings
 from clearhead.tasks import load
 
+LARGE = 30_000_000
+"""Parameters from which on a step is worth sharing among threads; below, they wait for each other
+longer than they compute, and the other processors have requests to read.
+"""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -84,9 +88,11 @@ def listening_socket(settings: ServerSettings) -> socket.socket:
 
 def run_worker(settings: ServerSettings, listening: socket.socket, load: Load = load) -> None:
     """Serve on a socket until told to stop."""
-    torch.set_num_threads(max(1, n_processors() // settings.workers))
     keep_freed_memory()
     door = create_app(settings, load)
+    runs = door.work.shelf.runs.values()
+    is_large = any(run.n_parameters > LARGE for run in runs)
+    torch.set_num_threads(max(1, n_processors() // settings.workers) if is_large else 1)
     if not settings.lazy:
         door.work.shelf.open_all()
     asyncio.run(Server(door, settings).serve_on(listening))
