@@ -29,6 +29,14 @@ def n_processors() -> int:
     return len(os.sched_getaffinity(0)) if is_told else os.cpu_count() or 1
 
 
+def processor() -> str:
+    """The processor's name, as the system gives it."""
+    told = Path("/proc/cpuinfo")  # which only Linux has; elsewhere Python knows the name
+    lines = told.read_text(encoding="utf-8").splitlines() if told.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return next(iter(names), platform.processor() or platform.machine())
+
+
 def cache_folder() -> Path:
     """Where tokenised text is kept between runs; it can be deleted at any time."""
     try:

@@ -15,6 +15,7 @@ from clearhead.cli.chat import chat, write
 from clearhead.cli.doctor import doctor
 from clearhead.cli.evaluate import compare, evaluate
 from clearhead.cli.exchange import export, import_
+from clearhead.cli.lab import lab
 from clearhead.cli.look import look
 from clearhead.cli.runs import average, info, rm, runs, verify
 from clearhead.cli.serve import serve
@@ -33,7 +34,7 @@ app = typer.Typer(
 )
 USE = (translate, chat, classify, write, look, fill, embed, serve)
 KEEP = (runs, info, verify, average, rm)
-for verb in (demo, train, pretrain, *USE, evaluate, compare, *KEEP, doctor, import_, export):
+for verb in (demo, train, pretrain, *USE, evaluate, compare, lab, *KEEP, doctor, import_, export):
     app.command(verb.__name__.rstrip("_"), cls=Verb)(verb)
 
 

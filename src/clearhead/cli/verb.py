@@ -8,7 +8,7 @@ from typer.core import TyperCommand, TyperGroup
 GROUPS = {
     "Make a model": ("demo", "doctor", "train", "pretrain", "average"),
     "Use it": ("translate", "chat", "classify", "write", "fill", "embed", "serve"),
-    "Look inside": ("look", "evaluate", "compare"),
+    "Look inside": ("look", "evaluate", "compare", "lab"),
     "Exchange models": ("import", "export"),
     "Keep runs in order": ("runs", "info", "verify", "rm"),
 }

@@ -1,0 +1,288 @@
+"""The paper's Table 1, measured: what a layer costs as texts grow longer and vectors wider."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.lab.figures import COLOURS, name_of, plot_formula, plot_lines, tick_plainly
+from clearhead.lab.graph import KERNEL, layer_over, longest_chain, words
+from clearhead.lab.notebook import Experiment, Findings, Notebook, Row
+from clearhead.model.attention import Attention, attend, merge_heads, split_heads
+
+HEAD_WIDTH = 64
+"""Entries of a head's vectors, as in the paper."""
+SAMPLE_SECONDS = 2e-3
+"""A timed sample repeats its work until it takes about this long."""
+NEAR = 0.25
+"""How far a fitted exponent may be from the formula's to agree with it."""
+TASKS = {"layer": "a layer", "step": "a training step", "token": "one more token"}
+KINDS = ("attention", "matrix part", "lstm", "gru", "convolution")
+RECURRENT: dict[str, type[nn.LSTM | nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+FORMULAS = {
+    "attention": ("n²·d + n·d²", None, None),
+    "matrix part": ("n²·d", 2.0, 1.0),
+    "lstm": ("n·d²", 1.0, 2.0),
+    "gru": ("n·d²", 1.0, 2.0),
+    "convolution": ("k·n·d²", 1.0, 2.0),
+}
+"""The paper's complexity of each kind, and the exponents of n and of d in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Complexity(Experiment):
+    title = "Complexity: the paper's Table 1 on this machine"
+    quick: ClassVar[Mapping[str, Any]] = {
+        "lengths": (16, 32, 64, 128, 256, 512, 1_024),
+        "rounds": 9,
+    }
+
+    lengths: tuple[int, ...] = (16, 32, 64, 128, 256, 512, 1_024, 2_048)
+    widths: tuple[int, ...] = (32, 64, 128, 256, 512)
+    width: int = 128
+    """The width at which lengths are compared."""
+    length: int = 128
+    """The length at which widths are compared."""
+    rounds: int = 15
+    """Times that all kinds are timed in turn; the least counts, for a busy machine only adds."""
+    chain_lengths: tuple[int, ...] = (4, 8, 16, 32, 64)
+
+    def run(self, notebook: Notebook, files: Sequence[Path]) -> Findings:  # noqa: ARG002
+        points = [{"task": task, "n": n, "d": self.width} for task in TASKS for n in self.lengths]
+        by_width = [{"task": "layer", "n": self.length, "d": d} for d in self.widths]
+        # Interleaved over the lengths, so that a slow minute does not bend a curve.
+        with one_thread():
+            rows = notebook.measured("times", points, self.times)
+            wide = notebook.measured("widths", by_width, self.times)
+        chains = notebook.measured("chains", [{"n": n} for n in self.chain_lengths], longest_chains)
+        self.draw(notebook, rows, wide, chains)
+        return self.findings(rows, wide, chains)
+
+    def times(self, point: Row) -> dict[str, float]:
+        works = {kind: work(point["task"], kind, point["n"], point["d"]) for kind in KINDS}
+        return least_seconds(works, self.rounds)
+
+    def draw(self, notebook: Notebook, rows: list[Row], wide: list[Row], chains: list[Row]) -> None:
+        shows = f"Time against the length n, vectors of {self.width}; fitted exponents of n"
+        with notebook.picture("time-and-length", shows, (12, 4.2)) as figure:
+            for number, task in enumerate(TASKS):
+                axes = figure.add_subplot(1, 3, number + 1, xscale="log", yscale="log")
+                own = [row for row in rows if row["task"] == task]
+                draw_curves(axes, own, "n")
+                axes.set(title=TASKS[task], xlabel="length n (tokens)")
+                if not number:
+                    axes.set_ylabel("milliseconds")
+        shows = f"A layer against the width d, at length {self.length}; fitted exponents of d"
+        with notebook.picture("time-and-width", shows, (6, 4.2)) as figure:
+            axes = figure.add_subplot(xscale="log", yscale="log")
+            draw_curves(axes, wide, "d")
+            axes.set(xlabel="width d", ylabel="milliseconds")
+        shows = "The longest chain of operations that must wait for each other, in one layer"
+        with notebook.picture("sequential-operations", shows, (6, 4.2)) as figure:
+            axes = figure.add_subplot(xscale="log", yscale="log")
+            plot_lines(
+                axes, {kind: pairs(chains, "n", kind) for kind in KINDS if kind in chains[0]}
+            )
+            tick_plainly(axes, self.chain_lengths)
+            axes.set(xlabel="length n (tokens)", ylabel="operations one after another")
+
+    def findings(self, rows: list[Row], wide: list[Row], chains: list[Row]) -> Findings:
+        header = (
+            "", "paper", "n: layer", "n: step", "n: token", "d: layer", "sequential: paper", "measured",
+        )  # fmt: skip
+        table: list[tuple[str, ...]] = [header]
+        said = []
+        for kind in KINDS:
+            formula, of_n, of_d = FORMULAS[kind]
+            fitted = {
+                task: exponent(pairs([r for r in rows if r["task"] == task], "n", kind))
+                for task in TASKS
+            }
+            of_width = exponent(pairs(wide, "d", kind))
+            chain = told_chain(pairs(chains, "n", kind)) if kind in chains[0] else ""
+            table.append(
+                (
+                    name_of(kind),
+                    f"O({formula})",
+                    *(f"{value:.2f}" for value in (*fitted.values(), of_width)),
+                    "" if not chain else "n" if kind in RECURRENT else "1",
+                    chain,
+                )
+            )
+            if of_n is not None and of_d is not None:
+                said.append(verdict(kind, "n", fitted["layer"], of_n))
+                said.append(verdict(kind, "d", of_width, of_d))
+        said += [
+            crossing_told(TASKS[task], [row for row in rows if row["task"] == task], self.width)
+            for task in TASKS
+        ]
+        said.append(
+            f"Each time is the least processor time of {self.rounds}, one thread, one text; exponents "
+            "are fitted by least squares to the logarithms, over the longer half of the range, "
+            "where fixed costs matter least."
+        )
+        return Findings(said=tuple(said), table=tuple(table))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute in one thread while inside: how work is shared between threads is another question."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def work(task: str, kind: str, n: int, d: int) -> Callable[[], object]:
+    """What is timed: a layer over n positions, the same with its gradient, or position n + 1."""
+    torch.manual_seed(0)
+    forward, inputs = (next_token if task == "token" else whole_layer)(kind, n, d)
+    if task != "step":
+        return torch.inference_mode()(forward)
+    gradient = torch.randn_like(forward())
+
+    def step() -> None:
+        for leaf in inputs:
+            leaf.grad = None
+        torch.autograd.backward(forward(), gradient)
+
+    return step
+
+
+def whole_layer(kind: str, n: int, d: int) -> tuple[Callable[[], Tensor], list[Tensor]]:
+    """A layer as a function, and what its gradient is asked for."""
+    x = torch.randn(1, n, d, requires_grad=True)
+    heads = max(1, d // HEAD_WIDTH)
+    if kind == "matrix part":
+        q, k, v = (split_heads(torch.randn(1, n, d), heads).requires_grad_() for _ in range(3))
+        return lambda: attend(q, k, v, None), [q, k, v]
+    if kind in RECURRENT:
+        cells = RECURRENT[kind](d, d, batch_first=True)
+        return lambda: cells(x)[0], [x, *cells.parameters()]
+    if kind == "convolution":
+        kernel = nn.Conv1d(d, d, KERNEL, padding=KERNEL // 2)
+        return lambda: kernel(x.mT), [x, *kernel.parameters()]
+    attention = Attention(d, heads)
+    return lambda: attention(x), [x, *attention.parameters()]
+
+
+def next_token(kind: str, n: int, d: int) -> tuple[Callable[[], Tensor], list[Tensor]]:
+    """One more position after n others, whose keys and values, or state, are kept (KV cache)."""
+    x, heads = torch.randn(1, 1, d), max(1, d // HEAD_WIDTH)
+    q, k, v = (split_heads(torch.randn(1, m, d), heads) for m in (1, n, n))
+    if kind == "matrix part":
+        return lambda: attend(q, k, v, None), []
+    if kind in RECURRENT:
+        cells, state = RECURRENT[kind](d, d, batch_first=True), torch.randn(1, 1, d)
+        before = (state, state) if kind == "lstm" else state
+        return lambda: cells(x, before)[0], []
+    if kind == "convolution":
+        kernel, window = nn.Conv1d(d, d, KERNEL), torch.randn(1, d, KERNEL)
+        return lambda: kernel(window), []
+    attention = Attention(d, heads)
+
+    def attended() -> Tensor:
+        attention.keys_and_values(x)  # which take their place in the cache
+        out: Tensor = attention.out(merge_heads(attend(attention.queries(x), k, v, None)))
+        return out
+
+    return attended, []
+
+
+def least_seconds(works: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """The least time of each, timed in turn, so that a busy moment hits all alike."""
+    repeats = {}
+    for name, each in works.items():
+        each()  # the first time also warms up
+        repeats[name] = max(1, math.ceil(SAMPLE_SECONDS / max(seconds_of(each, 1), 1e-6)))
+    samples = [
+        {name: seconds_of(each, repeats[name]) for name, each in works.items()}
+        for _ in range(rounds)
+    ]
+    return {name: min(sample[name] for sample in samples) for name in works}
+
+
+def seconds_of(each: Callable[[], object], repeats: int) -> float:
+    """Processor time, so that what else runs on the machine does not count."""
+    begin = time.process_time()
+    for _ in range(repeats):
+        each()
+    return (time.process_time() - begin) / repeats
+
+
+def longest_chains(point: Row) -> dict[str, int]:
+    """Operations that must wait for each other in a layer over n words."""
+    kinds = ("attention", "lstm", "gru", "convolution")
+    return {kind: longest_chain(layer_over(words(point["n"], 8), kind)) for kind in kinds}
+
+
+def pairs(rows: Sequence[Row], x: str, y: str) -> list[tuple[float, float]]:
+    return [(row[x], row[y]) for row in rows]
+
+
+def upper_half(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
+    return points[len(points) // 2 :]
+
+
+def exponent(points: Sequence[tuple[float, float]]) -> float:
+    """The slope of y against x on log–log paper, by least squares over the upper half."""
+    logs = torch.tensor(upper_half(points), dtype=torch.float64).log()
+    x, y = (logs - logs.mean(dim=0)).T
+    return float(x @ y / (x @ x))
+
+
+def draw_curves(axes: Any, rows: list[Row], variable: str) -> None:
+    """Milliseconds of every kind, its fitted exponent in its label, the formulas dashed."""
+    lines = {
+        kind: [(x, 1e3 * seconds) for x, seconds in pairs(rows, variable, kind)] for kind in KINDS
+    }
+    labels = {
+        kind: f"{name_of(kind)}  ${variable}^{{{exponent(points):.2f}}}$"
+        for kind, points in lines.items()
+    }
+    plot_lines(axes, lines, labels)
+    tick_plainly(axes, [x for x, _ in lines["lstm"]])
+    is_token = rows[0]["task"] == "token"
+    for kind in ("matrix part", "lstm"):
+        formula, of_n, of_d = FORMULAS[kind]
+        power = (of_d if variable == "d" else of_n) or 0.0
+        if is_token:
+            formula, power = ("n·d", 1.0) if kind == "matrix part" else ("d²", 0.0)
+        half = upper_half(lines[kind])
+        last_x, last_y = half[-1]
+        line = [(x, last_y * (x / last_x) ** power) for x, _ in half]
+        plot_formula(axes, line, formula, COLOURS[kind])
+
+
+def told_chain(points: Sequence[tuple[float, float]]) -> str:
+    """How a chain grows with the length, as a formula."""
+    (n, first), (m, last) = points[0], points[-1]
+    slope = (last - first) / (m - n)
+    return f"{last:.0f}" if not slope else f"{slope:g}·n + {first - slope * n:g}"
+
+
+def verdict(kind: str, variable: str, fitted: float, claimed: float) -> str:
+    holds = abs(fitted - claimed) <= NEAR
+    why = "more slowly" if fitted < claimed else "faster"
+    told = "as the paper says" if holds else f"{why} than the paper's {variable}^{claimed:g}"
+    return f"The time of {name_of(kind)} grows as {variable}^{fitted:.2f}: {told}."
+
+
+def crossing_told(what: str, rows: Sequence[Row], d: int) -> str:
+    """Where self-attention stops being faster than an LSTM."""
+    curve = [(row["n"], math.log(row["attention"] / row["lstm"])) for row in rows]
+    for (n, here), (m, there) in pairwise(curve):
+        if here <= 0 < there:
+            crossed = n * (m / n) ** (here / (here - there))
+            return f"For {what} at d = {d}, self-attention is faster than an LSTM up to n ≈ {crossed:.0f}."
+    who = "faster" if curve[-1][1] <= 0 else "slower"
+    return f"For {what} at d = {d}, self-attention is {who} than an LSTM at n = {curve[-1][0]}."

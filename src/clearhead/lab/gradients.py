@@ -1,0 +1,235 @@
+"""Who remembers: how much of a gradient comes back from k words ago, and which words are recalled.
+
+The paper's Table 1 counts the steps between two words: 1 in self-attention, as many as there are
+words between them in a recurrent network.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from clearhead.config import ModelConfig, TrainConfig
+from clearhead.lab.figures import mark_place, name_of, plot_formula, plot_lines, tick_plainly
+from clearhead.lab.graph import layer_over, shortest_path, words
+from clearhead.lab.notebook import Experiment, Findings, Notebook, Row
+from clearhead.lab.toys import N_WORDS, RATES, VOCAB_SIZE, MadeUp, accuracy, learn, recall_batch
+from clearhead.model import Model, Tap, build
+
+ARCHITECTURES = ("transformer", "lstm", "gru")
+REMEMBERED = 0.9
+"""Share of words right from which on a distance counts as inside the reference window."""
+VANISHED = 1e-12
+"""Shares below this are drawn as if they were this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gradients(Experiment):
+    title = "Gradients and memory: how far back a network can learn to look"
+    quick: ClassVar[Mapping[str, Any]] = {"backs": (1, 4, 16, 64), "steps": 300, "reach": 256}
+
+    d: int = 64
+    layers: int = 2
+    backs: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128)
+    """Distances of the word to recall; a model is trained for each."""
+    steps: int = 1_000
+    rows: int = 16
+    reach: int = 512
+    """The largest distance that a gradient is measured at."""
+    learned_back: int = 4
+    """What the trained models of the gradients have learned to recall."""
+
+    def run(self, notebook: Notebook, files: Sequence[Path]) -> Findings:  # noqa: ARG002
+        paths = notebook.measured("paths", [{"k": k} for k in self.backs], self.paths)
+        flows = notebook.measured(
+            "gradients",
+            [{"trained": t, "architecture": kind} for t in (0, 1) for kind in ARCHITECTURES],
+            lambda point: self.flow(notebook, point),
+        )
+        recalled = notebook.measured(
+            "memory",
+            [{"k": k, "architecture": kind} for k in self.backs for kind in ARCHITECTURES],
+            lambda point: self.recall(notebook, point),
+        )
+        self.draw(notebook, paths, flows, recalled)
+        return self.findings(flows, recalled)
+
+    def paths(self, point: Row) -> dict[str, int]:
+        """Operations between the output at the last word and the word k before it, in one layer."""
+        found = {}
+        for kind in ARCHITECTURES:
+            xs = words(point["k"] + 1, 8)
+            found[kind] = shortest_path(layer_over(xs, kind), xs[0])
+        return found
+
+    def trained(self, kind: str, back: int, length: int, told: Any, n_rows: int) -> Model:
+        """A model that has learned to say the word that stood `back` words before."""
+        model = self.untrained(kind)
+        config = TrainConfig(max_steps=self.steps, **RATES)
+        learn(model, MadeUp(recall_batch(n_rows, length, back)), config, told=told)
+        return model
+
+    def untrained(self, kind: str) -> Model:
+        torch.manual_seed(0)
+        shape: dict[str, Any] = {"architecture": kind, "d_model": self.d}
+        if kind == "transformer":
+            shape |= {"n_heads": 4, "d_ff": 2 * self.d}
+        return build(
+            ModelConfig(
+                family="decoder",
+                vocab_size=VOCAB_SIZE,
+                n_decoder_layers=self.layers,
+                dropout=0.0,
+                **shape,
+            )
+        )
+
+    def recall(self, notebook: Notebook, point: Row) -> dict[str, float]:
+        kind, back = point["architecture"], point["k"]
+        what = f"{name_of(kind)} learns to recall from {back} words ago: step"
+        model = self.trained(
+            kind, back, 32, lambda step: notebook.progress(what, step, self.steps), self.rows
+        )
+        tests = MadeUp(recall_batch(4 * self.rows, 32, back))
+        return {"accuracy": accuracy(model, list(tests.fixed()))}
+
+    def flow(self, notebook: Notebook, point: Row) -> dict[str, float]:
+        """The share of the gradient of the last word's loss that arrives k words before it."""
+        kind = point["architecture"]
+        what = f"{name_of(kind)} learns on {self.reach} words: step"
+        model = self.untrained(kind)
+        if point["trained"]:
+            model = self.trained(
+                kind,
+                self.learned_back,
+                self.reach,
+                lambda step: notebook.progress(what, step, self.steps),
+                max(1, 32 * self.rows // self.reach),
+            )
+        batch: Any = next(iter(MadeUp(recall_batch(8, self.reach, self.learned_back)).fixed()))
+        norms = gradient_norms(model.eval(), batch.target_in, batch.target_out[:, -1])
+        shares = norms / norms.sum()
+        return {f"k{k}": float(shares[k]) for k in distances(self.reach)}
+
+    def draw(
+        self, notebook: Notebook, paths: list[Row], flows: list[Row], recalled: list[Row]
+    ) -> None:
+        shows = "Share of the gradient of the last word's loss that arrives k words before it"
+        with notebook.picture("gradients", shows, (11, 4)) as figure:
+            for trained, axes in enumerate(figure.subplots(1, 2, sharey=True)):
+                own = [row for row in flows if row["trained"] == trained]
+                axes.set(xscale="log", yscale="log", xlabel="k words before")
+                plot_lines(
+                    axes, {row["architecture"]: self.profile(row) for row in own}, markersize=0
+                )
+                tick_plainly(axes, distances(self.reach)[1:])
+                even = 1 / (self.reach + self.learned_back)
+                plot_formula(
+                    axes, [(1, even), (self.reach, even)], "1/n: the same from every word", offset=3
+                )
+                axes.set_title(self.told_training() if trained else "untrained")
+                if trained:
+                    mark_place(axes, self.learned_back, "the answer")
+                else:
+                    axes.set_ylabel("share of the gradient")
+        shows = "Words recalled from k words ago, after as many updates of each model"
+        with notebook.picture("memory", shows, (6.5, 4)) as figure:
+            axes = figure.add_subplot(xscale="log")
+            plot_lines(axes, {kind: memory_of(recalled, kind) for kind in ARCHITECTURES})
+            tick_plainly(axes, self.backs, most=8)
+            axes.set(xlabel="k words ago", ylabel="share of words right", ylim=(0, 1.05))
+            chance = [(self.backs[0], 1 / N_WORDS), (self.backs[-1], 1 / N_WORDS)]
+            plot_formula(axes, chance, "")
+            axes.text(self.backs[0], 1 / N_WORDS + 0.02, f"chance: 1/{N_WORDS}", fontsize=9)
+        shows = "Operations between an output and the word k before it, in one layer"
+        with notebook.picture("paths", shows, (6.5, 4)) as figure:
+            axes = figure.add_subplot(xscale="log", yscale="log")
+            plot_lines(
+                axes, {kind: [(row["k"], row[kind]) for row in paths] for kind in ARCHITECTURES}
+            )
+            tick_plainly(axes, self.backs, most=8)
+            axes.set(xlabel="k words before", ylabel="operations on the shortest path")
+
+    def told_training(self) -> str:
+        return f"trained to recall from {self.learned_back} words ago"
+
+    def profile(self, row: Row) -> list[tuple[float, float]]:
+        ks = distances(self.reach)[1:]
+        return [(k, max(float(row[f"k{k}"]), VANISHED)) for k in ks]
+
+    def findings(self, flows: list[Row], recalled: list[Row]) -> Findings:
+        far = f"k{self.reach}"
+        by = {(row["architecture"], row["trained"]): row for row in flows}
+        said, table = [], [("", "window", *(f"k = {k}" for k in self.backs), "gradient", "trained")]
+        for kind in ARCHITECTURES:
+            memory = memory_of(recalled, kind)
+            reach = window(memory)
+            shares = [float(by[kind, trained][far]) for trained in (0, 1)]
+            table.append(
+                (
+                    name_of(kind),
+                    str(reach),
+                    *(f"{share:.2f}" for _, share in memory),
+                    *(f"{share:.1e}" for share in shares),
+                )
+            )
+            beyond = "at every distance tried" if reach == self.backs[-1] else "and no further"
+            said.append(
+                f"{name_of(kind)}: recalls words from {reach} words ago, {beyond}; of the gradient, "
+                f"a share of {shares[0]:.1e} arrives from {self.reach} words ago before training, "
+                f"{shares[1]:.1e} after it."
+            )
+        said.append(
+            f"window: the largest k up to which at least {REMEMBERED:.0%} of the words are right, "
+            f"after {self.steps} updates of about as many weights. More updates, or a wider state, "
+            "would move a recurrent network's window; its state must hold all k words, while "
+            "attention keeps them all and only has to find one."
+        )
+        return Findings(said=tuple(said), table=tuple(table))
+
+
+class TokensAsLeaf(Tap):
+    """Puts a leaf in the place of the token vectors: where the backward pass ends, and is read."""
+
+    vectors: Tensor
+
+    def __call__(self, name: str, x: Tensor) -> Tensor:
+        if name != "tokens":
+            return x
+        self.vectors = x.detach().requires_grad_()
+        return self.vectors
+
+
+def gradient_norms(model: Model, text: Tensor, answers: Tensor) -> Float[Tensor, " K"]:
+    """‖∂ loss at the last word / ∂ vector of the word k before it‖, the mean over texts, for all k."""
+    tap = TokensAsLeaf()
+    logits = model.logits(model.decode(text, tap=tap)[:, -1:])[:, 0]
+    loss = F.cross_entropy(logits, answers, reduction="sum")
+    (gradient,) = torch.autograd.grad(loss, tap.vectors)
+    norms: Tensor = gradient.norm(dim=-1).mean(dim=0)
+    return norms.flip(0)
+
+
+def distances(reach: int) -> list[int]:
+    """0, 1, 2, 3, 4, 6, 8, 12, … up to the largest: even steps on a logarithmic scale."""
+    return [0, *sorted({round(2 ** (half / 2)) for half in range(2 * int(math.log2(reach)) + 1)})]
+
+
+def memory_of(recalled: list[Row], kind: str) -> list[tuple[float, float]]:
+    return [(row["k"], row["accuracy"]) for row in recalled if row["architecture"] == kind]
+
+
+def window(memory: Sequence[tuple[float, float]]) -> int:
+    """The distance up to which all are remembered; 0 if none is."""
+    reached = 0
+    for k, share in memory:
+        if share < REMEMBERED:
+            break
+        reached = int(k)
+    return reached

@@ -1,0 +1,188 @@
+"""The paper's positions: sines whose differences are rotations, and texts longer than any seen."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from clearhead.config import ModelConfig, TrainConfig
+from clearhead.lab.figures import COLOURS, INK, label_ends, mark_place, plot_lines
+from clearhead.lab.notebook import Experiment, Findings, Notebook, Row
+from clearhead.lab.toys import N_WORDS, RATES, VOCAB_SIZE, MadeUp, accuracy, copy_batch, learn
+from clearhead.model import build
+from clearhead.model.positions import sinusoids
+
+EXACT = 1e-5
+"""A difference below this is rounding: the vectors are of single precision."""
+
+LAST = 4
+"""Words at the end of a text that are asked for: in a long one, all of them stand at new places."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Positions(Experiment):
+    title = "Positions: sinusoids as rotations, and texts longer than any seen in training"
+    quick: ClassVar[Mapping[str, Any]] = {"steps": 600, "seeds": 1}
+
+    d: int = 128
+    n: int = 256
+    """Positions that are drawn and compared."""
+    offsets: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128)
+    longest_seen: int = 24
+    lengths: tuple[int, ...] = (4, 8, 16, 24, 28, 32, 40, 48, 64, 96)
+    trained_width: int = 64
+    steps: int = 1_500
+    seeds: int = 2
+
+    def run(self, notebook: Notebook, files: Sequence[Path]) -> Findings:  # noqa: ARG002
+        table = sinusoids(torch.arange(self.n), self.d)
+        maps = notebook.measured(
+            "linear-maps",
+            [{"k": k} for k in self.offsets],
+            lambda point: {"largest_error": map_error(table, point["k"])},
+        )
+        products = [{"distance": k, **products_at(table, k)} for k in range(self.n // 2)]
+        notebook.write_rows("dot-products", products)
+        points = [
+            {"positions": kind, "seed": seed}
+            for seed in range(self.seeds)
+            for kind in ("sinusoidal", "learned")
+        ]
+        trained = notebook.measured("lengths", points, lambda point: self.train(notebook, point))
+        self.draw(notebook, table, products, trained)
+        return self.findings(maps, products, trained)
+
+    def train(self, notebook: Notebook, point: Row) -> dict[str, float]:
+        """Accuracy at each length of a model that learned to copy shorter texts."""
+        torch.manual_seed(point["seed"])
+        longest = max(self.lengths)
+        model = build(
+            ModelConfig(
+                vocab_size=VOCAB_SIZE,
+                d_model=self.trained_width,
+                n_encoder_layers=2,
+                n_decoder_layers=2,
+                positions=point["positions"],
+                max_positions=longest,
+                dropout=0.0,
+            )
+        )
+        config = TrainConfig(max_steps=self.steps, seed=point["seed"], **RATES)
+        what = f"copying with {point['positions']} positions: step"
+        learn(
+            model,
+            MadeUp(copy_batch(32, LAST, self.longest_seen), point["seed"]),
+            config,
+            told=lambda step: notebook.progress(what, step, self.steps),
+        )
+        tests = {n: MadeUp(copy_batch(32, n, n, n_judged=LAST), seed=n) for n in self.lengths}
+        return {str(n): accuracy(model, list(batches.fixed())) for n, batches in tests.items()}
+
+    def draw(
+        self, notebook: Notebook, table: Tensor, products: list[Row], trained: list[Row]
+    ) -> None:
+        shows = "Every position as a vector: a sine in each even entry, its cosine in the next"
+        halves = table.T[0::2], table.T[1::2]
+        formulas = ("sin(pos / 10000^(2i/d))", "cos(pos / 10000^(2i/d))")
+        with notebook.picture("sinusoids", shows, (10, 3.6)) as figure:
+            panels = figure.subplots(1, 2, sharey=True)
+            for axes, half, title in zip(panels, halves, formulas, strict=True):
+                image = axes.imshow(
+                    half.numpy(), aspect="auto", cmap="PuOr", interpolation="nearest"
+                )
+                axes.set(title=title, xlabel="position")
+            panels[0].set_ylabel("pair i")
+            figure.colorbar(image, ax=panels, shrink=0.8)
+        shows = "PE(pos) · PE(pos + k) depends on the distance k alone: it is Σ cos(ωᵢ k)"
+        with notebook.picture("dot-products", shows, (6, 3.6)) as figure:
+            axes = figure.add_subplot()
+            for start in starts(products):
+                curve = [(row["distance"], row[start]) for row in products]
+                axes.plot(*zip(*curve, strict=True), color=COLOURS["transformer"], alpha=0.6)
+            formula = [(row["distance"], row["formula"]) for row in products]
+            axes.plot(*zip(*formula, strict=True), color=INK, linestyle=(0, (4, 3)))
+            label_ends(axes, {"transformer": curve[-1:]}, {"transformer": "from four\npositions"})
+            axes.set(xlabel="distance k", ylabel="PE(pos) · PE(pos + k)")
+            axes.text(0.5, 0.8, "Σ cos(ωᵢ k), ωᵢ = 10000^(−2i/d)", transform=axes.transAxes)
+        shows = (
+            f"The last {LAST} words of a text to be copied, "
+            f"after training on texts of {LAST} to {self.longest_seen} words"
+        )
+        with notebook.picture("new-lengths", shows, (6.5, 3.6)) as figure:
+            axes = figure.add_subplot()
+            lines = {kind: self.curve(trained, kind) for kind in ("sinusoidal", "learned")}
+            plot_lines(axes, lines)
+            mark_place(axes, self.longest_seen, "longest seen")
+            axes.set(xlabel="length of the text (words)", ylabel="share of them right")
+            axes.set_ylim(0, 1.05)
+
+    def curve(self, trained: list[Row], kind: str) -> list[tuple[float, float]]:
+        own = [row for row in trained if row["positions"] == kind]
+        return [(n, sum(float(row[str(n)]) for row in own) / len(own)) for n in self.lengths]
+
+    def findings(self, maps: list[Row], products: list[Row], trained: list[Row]) -> Findings:
+        worst = max(row["largest_error"] for row in maps)
+        spread = max(abs(row[start] - row["formula"]) for row in products for start in starts(row))
+        curves = {kind: dict(self.curve(trained, kind)) for kind in ("sinusoidal", "learned")}
+        longest, seen = max(self.lengths), self.longest_seen
+        far = {kind: curve[longest] for kind, curve in curves.items()}
+        just = {
+            kind: curve[min(n for n in self.lengths if n > seen)] for kind, curve in curves.items()
+        }
+        said = (
+            f"PE(pos + k) is a linear map of PE(pos), the same for all positions: the largest "
+            f"difference is {worst:.1e}, {'rounding alone' if worst < EXACT else 'more than rounding'}.",
+            f"The dot product of two positions is that of the formula, which knows their distance "
+            f"alone, within {spread:.1e}.",
+            f"On texts of {longest} words, {longest / seen:.0f} times as long as any seen, the model "
+            f"with sinusoids gets {far['sinusoidal']:.0%} of the last {LAST} words right and the one "
+            f"with learned positions {far['learned']:.0%} ({1 / N_WORDS:.0%} would be chance).",
+            f"Just beyond what was seen ({min(n for n in self.lengths if n > seen)} words) it is "
+            f"{just['sinusoidal']:.0%} and {just['learned']:.0%}. The paper hoped that sinusoids would "
+            f"reach lengths never seen: here {hope(far['sinusoidal'], just['sinusoidal'])}.",
+        )
+        header = ("words", *(f"{n}" for n in self.lengths))
+        rows = [
+            (kind, *(f"{curve[n]:.2f}" for n in self.lengths)) for kind, curve in curves.items()
+        ]
+        return Findings(said=said, table=(header, *rows))
+
+
+def rotation(k: int, d: int) -> Float[Tensor, "D D"]:
+    """The matrix M for which PE(pos + k) = PE(pos) M: each pair of sine and cosine is turned."""
+    sine, cosine = sinusoids(torch.tensor(k), d).double().view(-1, 2).T
+    pairs = torch.stack([cosine, -sine, sine, cosine], dim=-1).view(-1, 2, 2)
+    whole: Tensor = torch.block_diag(*pairs)  # type: ignore[no-untyped-call]
+    return whole
+
+
+def map_error(table: Float[Tensor, "N D"], k: int) -> float:
+    """The largest difference between PE(pos + k) and PE(pos) M over all positions."""
+    turned = table[:-k].double() @ rotation(k, table.size(1))
+    return float((turned - table[k:].double()).abs().max())
+
+
+def products_at(table: Float[Tensor, "N D"], k: int) -> dict[str, float]:
+    """PE(pos) · PE(pos + k) from a few positions, and what the formula says."""
+    n, d = table.shape
+    found = {
+        f"from_{pos}": float(table[pos] @ table[pos + k]) for pos in (0, n // 8, n // 4, n // 2 - 1)
+    }
+    i = torch.arange(d // 2, dtype=torch.float64)
+    return {**found, "formula": float((k * 10_000 ** (-2 * i / d)).cos().sum())}
+
+
+def starts(products: list[Row] | Row) -> list[str]:
+    row = products if isinstance(products, dict) else products[0]
+    return [name for name in row if name.startswith("from_")]
+
+
+def hope(far: float, just: float) -> str:
+    """What became of the paper's hope, at a length far beyond those seen and just beyond them."""
+    if far > 0.9:
+        return "they do"
+    return "they do a little beyond, and not far" if just > 0.5 else "they do not"

@@ -1,0 +1,134 @@
+"""Small models on made-up text: what a minute of training tells about an architecture."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from clearhead.config import TrainConfig
+from clearhead.data.batches import Batch, Batches, PairBatch, TextBatch
+from clearhead.data.order import mix
+from clearhead.model import Model
+from clearhead.text import START
+from clearhead.training import Job, Judge, Loss, StepReport, next_token_loss, train
+
+FIRST_WORD = 8
+"""Ids below it are special tokens."""
+N_WORDS = 24
+VOCAB_SIZE = FIRST_WORD + N_WORDS
+PASS = 100
+"""Batches that count as one pass, where there is no end of text."""
+RATES: dict[str, Any] = {"learning_rate": 1e-2, "muon_learning_rate": 0.05, "label_smoothing": 0.0}
+"""Made-up text is endless and has no exceptions: larger steps than for real text do well."""
+Make = Callable[[torch.Generator], Batch]
+
+
+class MadeUp(Batches[Any]):
+    """An endless stream of made-up batches, each a pure function of the seed and its place."""
+
+    def __init__(self, make: Make, seed: int = 0) -> None:
+        self.make, self.seed = make, seed
+
+    def __len__(self) -> int:
+        return PASS
+
+    def batch(self, place: int) -> Batch:
+        return self.make(torch.Generator().manual_seed(int(mix(self.seed, place)[0] >> 1)))
+
+    def fixed(self) -> Iterator[Batch]:
+        """Batches that training never sees: those of places below zero."""
+        return (self.batch(-1 - place) for place in range(4))
+
+
+class NothingKept:
+    """A keeper for trainings so short that they begin anew: no checkpoints."""
+
+    def save(self, step: int, tensors: object, state: object) -> None: ...
+    def newest(self) -> None: ...
+    def at(self, step: int) -> None: ...
+    def steps(self) -> list[int]:
+        return []
+
+    def prune(self, keep_last: int, best: int | None) -> None: ...
+
+
+def words(shape: tuple[int, ...], random: torch.Generator) -> Int[Tensor, "..."]:
+    return torch.randint(FIRST_WORD, VOCAB_SIZE, shape, generator=random)
+
+
+def recall_batch(n_rows: int, length: int, back: int) -> Make:
+    """Random words; at each position the answer is the word that stood `back` words before."""
+
+    def make(random: torch.Generator) -> TextBatch:
+        text = words((n_rows, back + length), random)
+        return TextBatch(
+            indices=torch.arange(n_rows),
+            target_in=text,
+            target_out=text.roll(back, dims=1),
+            judged=(torch.arange(back + length) >= back).expand_as(text),
+        )
+
+    return make
+
+
+def copy_batch(n_rows: int, shortest: int, longest: int, *, n_judged: int | None = None) -> Make:
+    """Random words to be written again, the last `n_judged` being judged; a batch has one length."""
+
+    def make(random: torch.Generator) -> PairBatch:
+        length = int(torch.randint(shortest, longest + 1, (1,), generator=random))
+        text = words((n_rows, length), random)
+        start = torch.full((n_rows, 1), START)
+        return PairBatch(
+            indices=torch.arange(n_rows),
+            source=text,
+            source_mask=torch.ones_like(text, dtype=torch.bool),
+            target_in=torch.cat([start, text[:, :-1]], dim=1),
+            target_out=text,
+            judged=(torch.arange(length) >= length - (n_judged or length)).expand_as(text),
+        )
+
+    return make
+
+
+def learn(
+    model: Model,
+    batches: Batches[Any],
+    config: TrainConfig,
+    *,
+    loss: Loss | None = None,
+    judge: Judge | None = None,
+    told: Callable[[int], object] = lambda _: None,
+) -> None:
+    """Train a model in memory for `config.max_steps` updates; `told` hears of each."""
+    steps = config.max_steps or 1
+    job = Job(
+        model=model,
+        batches=batches,
+        loss=loss or next_token_loss(config.label_smoothing),
+        config=config.but(validate_every=steps, film=False),
+        steps=steps,
+        judge=judge or Judge(loss=lambda _: 0.0),
+        keeper=NothingKept(),
+        corrections=(),
+    )
+    for report in train(job):
+        if isinstance(report, StepReport):
+            told(report.step)
+    model.eval()
+
+
+@torch.inference_mode()
+def accuracy(model: Model, batches: Sequence[Batch]) -> float:
+    """Share of the judged words that the model finds most likely, the words before being given."""
+    right = [found == wanted for found, wanted in (predicted(model, each) for each in batches)]
+    return float(torch.cat(right).float().mean())
+
+
+def predicted(model: Model, batch: Any) -> tuple[Int[Tensor, " N"], Int[Tensor, " N"]]:
+    """The likeliest words at the judged positions, and the right ones."""
+    memory = model.encode(batch.source) if isinstance(batch, PairBatch) else None
+    vectors: Float[Tensor, "B T D"] = model.decode(batch.target_in, memory)
+    logits = model.logits(vectors)[batch.judged]
+    return logits.argmax(dim=-1), batch.target_out[batch.judged]
