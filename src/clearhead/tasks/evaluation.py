@@ -5,6 +5,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from clearhead import metrics
 from clearhead.config import DecodeConfig
@@ -353,25 +355,42 @@ def ablate_heads(
     pairs: Sequence[tuple[str, str]],
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> HeadMap:
-    """Each head silenced in turn (ablation): its slice of W_O is zero, so that it adds nothing."""
+    """Each head silenced in turn (ablation), and what that does to loss and BLEU."""
     model = deepcopy(translator.models[0])
     muted = type(translator)([model], translator.tokenizers, translator.config)
-    loss, bleu = loss_and_bleu(muted, pairs)
-    parts = [
-        (name.replace("layers.", "").replace("_attention", ""), module.of_z)
+    (loss, bleu), changes = loss_and_bleu(muted, pairs), {}
+    heads = head_weights(model)
+    for number, path in enumerate(heads, 1):
+        with silenced(heads[path]):
+            now = loss_and_bleu(muted, pairs)
+        changes[path] = now[0] - loss, now[1] - bleu
+        progress(number, len(heads))
+    return HeadMap(loss=loss, bleu=bleu, changes=changes)
+
+
+def head_weights(model: Model) -> dict[str, Tensor]:
+    """What each head writes with, by its path: its columns of W_O."""
+    parts = {
+        name.replace("layers.", "").replace("_attention", ""): module.of_z
         for name, module in model.named_modules()
         if isinstance(module, Attention | SourceAttention)
-    ]
-    n_heads, changes = model.config.n_heads, {}
-    for number, (path, weight) in enumerate(parts):
-        for head, columns in enumerate(weight.chunk(n_heads, dim=1)):
-            kept = columns.clone()
-            columns.zero_()
-            now = loss_and_bleu(muted, pairs)
-            columns.copy_(kept)
-            changes[f"{path}.{head}"] = now[0] - loss, now[1] - bleu
-            progress(number * n_heads + head + 1, len(parts) * n_heads)
-    return HeadMap(loss=loss, bleu=bleu, changes=changes)
+    }
+    return {
+        f"{path}.{head}": columns
+        for path, weight in parts.items()
+        for head, columns in enumerate(weight.detach().chunk(model.config.n_heads, dim=1))
+    }
+
+
+@contextmanager
+def silenced(columns: Tensor) -> Iterator[None]:
+    """While inside, the weights are zero: the head adds nothing."""
+    kept = columns.clone()
+    columns.zero_()
+    try:
+        yield
+    finally:
+        columns.copy_(kept)
 
 
 def loss_and_bleu(translator: Translator, pairs: Sequence[tuple[str, str]]) -> tuple[float, float]:

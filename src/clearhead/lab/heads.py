@@ -1,0 +1,265 @@
+"""What each head of a trained translator does, by measured habits, and what silencing it costs."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from clearhead.data.examples import pairs
+from clearhead.errors import ConfigError
+from clearhead.lab.figures import COLOURS, INK
+from clearhead.lab.notebook import Experiment, Findings, Notebook, Row
+from clearhead.look.labelled import patterns
+from clearhead.look.words import Token
+from clearhead.model import Transformer
+from clearhead.tasks import Translator, load
+from clearhead.tasks.evaluation import head_weights, loss_and_bleu, silenced
+
+HABITS = ("previous", "next", "same", "position", "separator", "alignment")
+"""In self-attention: the token before, after, the same one again, the same place in every sentence,
+the end or a sign of punctuation; in cross-attention: the word that a lexicon links."""
+ROUNDS = 5
+"""Rounds of expectation and maximisation for the lexicon."""
+CLEAR = 0.15
+"""How much more than even attention a head must give a habit to be named after it."""
+Example = tuple[Sequence[Token], Sequence[Token]]
+"""The tokens that the encoder reads, and those that the decoder predicts, each with its end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heads(Experiment):
+    title = "Heads: what each one does, and what it is worth"
+    takes = "RUN TEST"
+    n_files = range(2, 4)
+    quick: ClassVar[Mapping[str, Any]] = {"watched": 40, "translated": 40}
+
+    watched: int = 200
+    """Sentences on which attention is measured."""
+    translated: int = 300
+    """Sentences that are translated without each head."""
+
+    def run(self, notebook: Notebook, files: Sequence[Path]) -> Findings:
+        run, *test = files
+        translator = load(run)
+        if not isinstance(translator, Translator) or not isinstance(translator.model, Transformer):
+            raise ConfigError(
+                f"{run} is no Transformer that translates, and has no heads to compare.",
+                "Train one with: clearhead train SOURCE TARGET --into RUN",
+            )
+        examples = [(pair.source, pair.target) for pair in pairs(*test)]
+        habits = self.habits(notebook, translator, examples[: self.watched])
+        costs = self.costs(notebook, translator, examples[: self.translated])
+        self.draw(notebook, habits, costs)
+        return self.findings(habits, costs)
+
+    def habits(
+        self, notebook: Notebook, translator: Translator, examples: Sequence[tuple[str, str]]
+    ) -> list[Row]:
+        """How much more than even attention each head gives to each habit, the mean over rows."""
+        if found := notebook.rows("habits"):
+            return found
+        looks = []
+        for number, (source, target) in enumerate(examples):
+            notebook.progress("watching heads: sentence", number, len(examples))
+            looks.append(translator.look(source, target))
+        watched = [(look.source, look.predicted) for look in looks]
+        links, means = lexicon(watched), mean_patterns([look.seen for look in looks])
+        sums: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(HABITS, 0.0))
+        for look, example in zip(looks, watched, strict=True):
+            for path, weights in patterns(look.seen).items():
+                asked = habits_of(path, example, links, means[path])
+                for head, pattern in enumerate(weights):
+                    for habit, wanted in asked.items():
+                        sums[f"{path}.{head}"][habit] += excess(pattern, wanted(head)) / len(looks)
+        rows = [{"head": head, **found} for head, found in sums.items()]
+        notebook.write_rows("habits", rows)
+        return rows
+
+    def costs(
+        self, notebook: Notebook, translator: Translator, examples: Sequence[tuple[str, str]]
+    ) -> list[Row]:
+        """Loss and BLEU as the model is, and without each head."""
+        model = deepcopy(translator.models[0])
+        muted = Translator([model], translator.tokenizers, translator.config)
+        heads = head_weights(model)
+
+        def cost(point: Row) -> dict[str, float]:
+            nobody = torch.zeros(0)
+            with silenced(heads.get(point["head"], nobody)):
+                loss, bleu = loss_and_bleu(muted, examples)
+            return {"loss": loss, "bleu": bleu}
+
+        return notebook.measured("costs", [{"head": head} for head in ("none", *heads)], cost)
+
+    def draw(self, notebook: Notebook, habits: list[Row], costs: list[Row]) -> None:
+        whole, *without = costs
+        shows = "Each head: its clearest habit, and how much the loss rises without it"
+        with notebook.picture("heads", shows, (7.5, 1 + 0.19 * len(without))) as figure:
+            axes = figure.add_subplot()
+            rises = [row["loss"] - whole["loss"] for row in without]
+            axes.barh(range(len(without)), rises, color=COLOURS["transformer"], height=0.7)
+            axes.set_yticks(range(len(without)), [row["head"] for row in without], fontsize=8)
+            names = {row["head"]: name_of_head(row) for row in habits}
+            for place, (row, rise) in enumerate(zip(without, rises, strict=True)):
+                axes.annotate(
+                    names[row["head"]],
+                    (max(rise, 0), place),
+                    xytext=(4, 0),
+                    textcoords="offset points",
+                    fontsize=8,
+                    va="center",
+                )
+            axes.axvline(0, color=INK, linewidth=0.8)
+            axes.invert_yaxis()
+            axes.margins(x=0.25, y=0.02)
+            axes.set_xlabel("rise of the loss without the head (nats per token)")
+
+    def findings(self, habits: list[Row], costs: list[Row]) -> Findings:
+        whole, *without = costs
+        names = {row["head"]: name_of_head(row) for row in habits}
+        by_cost = sorted(without, key=lambda row: whole["loss"] - row["loss"])
+        table = [("head", "habit", "loss", "BLEU")]
+        for row in by_cost:
+            loss, bleu = row["loss"] - whole["loss"], row["bleu"] - whole["bleu"]
+            table.append((row["head"], names[row["head"]], f"{loss:+.3f}", f"{bleu:+.1f}"))
+        counted = Counter(name.split(" ")[0] for name in names.values())
+        dearest, idle = by_cost[0], [row for row in without if row["bleu"] >= whole["bleu"] - 0.3]
+        said = (
+            f"As it is, the model has a loss of {whole['loss']:.3f} and BLEU {whole['bleu']:.1f}.",
+            f"Dearest is {dearest['head']} ({names[dearest['head']]}): without it the loss rises by "
+            f"{dearest['loss'] - whole['loss']:.3f} and BLEU falls to {dearest['bleu']:.1f}.",
+            f"{len(idle)} of {len(without)} heads can be silenced one at a time at a cost of less "
+            "than 0.3 BLEU: not every head is needed, as others have found before.",
+            "Habits: "
+            + ", ".join(f"{name} {count}" for name, count in counted.most_common())
+            + ". "
+            "A number is the share of attention given to the habit beyond what even attention "
+            f"would give; below {CLEAR} a head is called mixed.",
+        )
+        return Findings(said=said, table=tuple(table))
+
+
+def name_of_head(row: Row) -> str:
+    best = max(HABITS, key=lambda habit: float(row[habit]))
+    return f"{best} {row[best]:.2f}" if row[best] >= CLEAR else "mixed"
+
+
+def excess(pattern: Float[Tensor, "T S"], wanted: Float[Tensor, "T S"]) -> float:
+    """Attention to what is wanted, beyond that of looking evenly at all that may be looked at.
+
+    Rows in which nothing is wanted do not count.
+    """
+    rows = wanted.sum(dim=1) > 0
+    if not rows.any():
+        return 0.0
+    allowed = (pattern > 0).float()
+    even = allowed / allowed.sum(dim=1, keepdim=True)
+    return float(((pattern - even) * wanted).sum(dim=1)[rows].mean())
+
+
+def habits_of(
+    path: str,
+    example: Example,
+    links: Mapping[str, Mapping[str, float]],
+    mean: Float[Tensor, "H T S"],
+) -> dict[str, Callable[[int], Tensor]]:
+    """For each habit that an attention can have, what a head with it would look at."""
+    source, predicted = example
+    asked = source if path.startswith("encoder") else predicted
+    n_rows, n_columns = len(asked), len(source if ".cross" in path else asked)
+    place = {
+        "position": lambda head: strongest(mean[head, :n_rows, :n_columns]),
+        "separator": constant(separators(source).expand(n_rows, -1)),
+    }
+    if ".cross" in path:
+        return {**place, "alignment": constant(linked(source, predicted, links))}
+    read = source if path.startswith("encoder") else [None, *predicted[:-1]]
+    signs = torch.tensor([token is None or is_separator(token) for token in read]).float()
+    ids = torch.tensor([-1 if token is None else token.id for token in read])
+    same = (ids[:, None] == ids).float()
+    return {
+        **place,
+        "separator": constant(signs.expand(n_rows, -1)),
+        "previous": constant(torch.eye(n_rows).roll(1, dims=0).tril()),
+        "next": constant(torch.eye(n_rows).roll(-1, dims=0).triu()),
+        "same": constant(same),
+    }
+
+
+def constant(wanted: Tensor) -> Callable[[int], Tensor]:
+    return lambda _: wanted
+
+
+def strongest(mean: Float[Tensor, "T S"]) -> Float[Tensor, "T S"]:
+    """1 at the place that each row looks at most in the mean over all sentences."""
+    return torch.zeros_like(mean).scatter_(1, mean.argmax(dim=1, keepdim=True), 1.0)
+
+
+def is_separator(token: Token) -> bool:
+    return token.special or not any(character.isalnum() for character in token.text)
+
+
+def separators(tokens: Sequence[Token]) -> Float[Tensor, " S"]:
+    return torch.tensor([is_separator(token) for token in tokens]).float()
+
+
+def mean_patterns(seen: Sequence[Mapping[str, Tensor]]) -> dict[str, Float[Tensor, "H T S"]]:
+    """Attention by place alone: the mean over all sentences that have the place."""
+    sums: dict[str, Tensor] = {}
+    for path in patterns(seen[0]):
+        every = [tensors[f"{path}.pattern"] for tensors in seen]
+        shape = [max(each.size(axis) for each in every) for axis in range(3)]
+        total, count = torch.zeros(shape), torch.zeros(shape)
+        for each in every:
+            place = tuple(slice(size) for size in each.shape)
+            total[place] += each
+            count[place] += 1
+        sums[path] = total / count.clamp_min(1)
+    return sums
+
+
+def lexicon(examples: Sequence[Example]) -> dict[str, dict[str, float]]:
+    """How likely a source token is to be said as each target token (IBM Model 1, by EM)."""
+    sides = [
+        ([token.text for token in source if not token.special],
+         [token.text for token in target if not token.special])
+        for source, target in examples
+    ]  # fmt: skip
+    chances: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(lambda: 1.0))
+    for _ in range(ROUNDS):
+        counts: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        for source, target in sides:
+            for said in target:
+                total = sum(chances[word][said] for word in source) or 1.0
+                for word in source:
+                    counts[word][said] += chances[word][said] / total
+        chances = defaultdict(
+            lambda: defaultdict(float),
+            {
+                word: defaultdict(float, {said: n / sum(row.values()) for said, n in row.items()})
+                for word, row in counts.items()
+            },
+        )
+    return {word: dict(row) for word, row in chances.items()}
+
+
+def linked(
+    source: Sequence[Token], predicted: Sequence[Token], links: Mapping[str, Mapping[str, float]]
+) -> Float[Tensor, "T S"]:
+    """1 where a target token meets the source token that the lexicon links it with."""
+    table = torch.tensor(
+        [
+            [
+                0.0 if token.special else links.get(token.text, {}).get(said.text, 0.0)
+                for token in source
+            ]
+            for said in predicted
+        ]
+    )
+    return strongest(table) * (table > 0)

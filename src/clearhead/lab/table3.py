@@ -1,0 +1,297 @@
+"""The paper's Table 3 at laptop scale: one part changed at a time, and what that does.
+
+The base is the paper's, all widths an eighth of its own and half as many layers, so that each row
+changes the same part by the same factor. What settings cannot say (a smaller d_k; no √d_k, no
+positions, no residuals) is an edit that is in force while the model learns and while it is judged.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from clearhead import metrics
+from clearhead.config import Config, Given, layered
+from clearhead.data.batches import Batches
+from clearhead.decode import decode
+from clearhead.lab.figures import COLOURS, INK
+from clearhead.lab.notebook import Experiment, Findings, Notebook, Row
+from clearhead.lab.toys import learn
+from clearhead.look.edits import edits_of
+from clearhead.model import SILENT, Edit, Model, Trace, build
+from clearhead.tasks.corpus import Corpus
+from clearhead.tasks.task import with_vocabularies
+from clearhead.tasks.translation import GREEDY, TranslationTask, ended
+from clearhead.training import Loss, mean_loss, next_token_loss
+
+BASE: Given = {
+    "model": {
+        "d_model": 64,
+        "d_ff": 256,
+        "n_heads": 8,
+        "n_encoder_layers": 3,
+        "n_decoder_layers": 3,
+        "dropout": 0.1,
+    },
+    "tokenizer": {"vocab_size": 2_000},
+    "data": {"batch_tokens": 1_024, "max_length": 64, "validation_limit": 500},
+}
+
+
+def layers(n: int) -> Given:
+    return {"model": {"n_encoder_layers": n, "n_decoder_layers": n}}
+
+
+@dataclass(frozen=True)
+class Variation:
+    """A row of the table: what differs from the base, and what the paper found."""
+
+    group: str
+    name: str
+    changes: Given
+    edit: str = ""
+    d_k: int = 0
+    paper: tuple[str, float, float] | None = None
+    """The same row in the paper, its perplexity and its BLEU."""
+
+
+def model(group: str, name: str, paper: tuple[str, float, float], **changes: Any) -> Variation:
+    return Variation(group, name, {"model": changes}, paper=paper)
+
+
+VARIATIONS = (
+    Variation("base", "base", {}, paper=("base", 4.92, 25.8)),
+    model("A", "1 head", ("h = 1", 5.29, 24.9), n_heads=1),
+    model("A", "4 heads", ("h = 4", 5.00, 25.5), n_heads=4),
+    model("A", "16 heads", ("h = 16", 4.91, 25.8), n_heads=16),
+    model("A", "32 heads", ("h = 32", 5.01, 25.4), n_heads=32),
+    Variation("B", "d_k = 2", {}, d_k=2, paper=("d_k = 16", 5.16, 25.1)),
+    Variation("B", "d_k = 4", {}, d_k=4, paper=("d_k = 32", 5.01, 25.4)),
+    Variation("C", "1 layer", layers(1), paper=("N = 2", 6.11, 23.7)),
+    Variation("C", "2 layers", layers(2), paper=("N = 4", 5.19, 25.3)),
+    Variation("C", "4 layers", layers(4), paper=("N = 8", 4.88, 25.5)),
+    model("C", "d_model = 32", ("d_model = 256", 5.75, 24.5), d_model=32),
+    model("C", "d_model = 128", ("d_model = 1024", 4.66, 26.0), d_model=128),
+    model("C", "d_ff = 128", ("d_ff = 1024", 5.12, 25.4), d_ff=128),
+    model("C", "d_ff = 512", ("d_ff = 4096", 4.75, 26.2), d_ff=512),
+    model("D", "dropout 0", ("P_drop = 0.0", 5.77, 24.6), dropout=0.0),
+    model("D", "dropout 0.2", ("P_drop = 0.2", 4.95, 25.5), dropout=0.2),
+    Variation("D", "no smoothing", {"train": {"label_smoothing": 0.0}}, paper=("ε = 0.0", 4.67, 25.3)),
+    Variation("D", "smoothing 0.2", {"train": {"label_smoothing": 0.2}}, paper=("ε = 0.2", 5.47, 25.7)),
+    model("E", "learned positions", ("learned", 4.92, 25.7), positions="learned"),
+    Variation("ours", "no √d_k", {}, edit="no-scale"),
+    Variation("ours", "no positions", {}, edit="no-positions"),
+    Variation("ours", "no residuals", {}, edit="no-residual"),
+    Variation("ours", "no warm-up", {"train": {"warmup": 0.0}}),
+    Variation("ours", "post-norm", {"model": {"norm": "post", "init": "xavier"}}),
+)  # fmt: skip
+FEW = ("base", "1 head", "1 layer", "d_model = 32", "dropout 0", "learned positions", "no √d_k",
+       "no positions", "no residuals", "post-norm")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table3(Experiment):
+    title = "Table 3 of the paper, at laptop scale"
+    takes = "FILES"
+    n_files = range(1, 3)
+    quick: ClassVar[Mapping[str, Any]] = {"names": FEW, "steps": 150, "seeds": 1}
+
+    names: tuple[str, ...] = tuple(variation.name for variation in VARIATIONS)
+    steps: int = 300
+    seeds: int = 2
+    translated: int = 100
+    """Held-out pairs that BLEU is measured on."""
+
+    def run(self, notebook: Notebook, files: Sequence[Path]) -> Findings:
+        bench = Bench(notebook, files)
+        chosen = [variation for variation in VARIATIONS if variation.name in self.names]
+        by_name = {variation.name: variation for variation in chosen}
+        points = [
+            {"name": each.name, "seed": seed} for seed in range(self.seeds) for each in chosen
+        ]
+        rows = notebook.measured(
+            "table3",
+            points,
+            lambda point: self.train(notebook, bench, by_name[point["name"]], point["seed"]),
+        )
+        found = {each.name: [row for row in rows if row["name"] == each.name] for each in chosen}
+        self.draw(notebook, chosen, found)
+        return self.findings(chosen, found)
+
+    def train(
+        self, notebook: Notebook, bench: "Bench", variation: Variation, seed: int
+    ) -> dict[str, float]:
+        """Perplexity and BLEU on held-out pairs, after as many updates as all others have."""
+        decided = layered(
+            BASE, variation.changes, {"train": {"seed": seed, "max_steps": self.steps}}
+        )
+        config = with_vocabularies(bench.resolved(decided), bench.tokenizers)
+        task = TranslationTask(config, bench.tokenizers)
+        torch.manual_seed(seed)
+        model = build(config.model)
+        edits = edits_for(variation, config)
+        smoothed = edited_loss(config.train.label_smoothing, edits)
+        what = f"{variation.name}: step"
+        learn(
+            model,
+            task.batches(bench.store(task)),
+            config.train,
+            loss=smoothed,
+            told=lambda step: notebook.progress(what, step, self.steps),
+        )
+        loss = mean_loss(edited_loss(0.0, edits), bench.held_out(task))(model)
+        return {
+            "weights": sum(weight.numel() for weight in model.parameters()),
+            "perplexity": math.exp(min(loss, 20.0)),
+            "bleu": self.bleu(bench, model, edits),
+        }
+
+    @torch.inference_mode()
+    def bleu(self, bench: "Bench", model: Model, edits: Mapping[str, Edit]) -> float:
+        source, target = bench.tokenizers
+        pairs = bench.corpus.judged[: self.translated]
+        texts = ended(source, [pair.source for pair in pairs])
+        tap = Trace(edits) if edits else None
+        found = [target.decode(best[0].ids) for best in decode(model, texts, GREEDY, tap=tap)]
+        return metrics.bleu(found, [pair.target for pair in pairs]).value
+
+    def draw(
+        self, notebook: Notebook, chosen: list[Variation], found: Mapping[str, list[Row]]
+    ) -> None:
+        shows = "Perplexity of each variation relative to the base: ours, and the paper's"
+        ours = {name: mean(rows, "perplexity") for name, rows in found.items()}
+        with notebook.picture("table3", shows, (7.5, 1.2 + 0.26 * len(chosen))) as figure:
+            axes = figure.add_subplot(xscale="log")
+            for place, each in enumerate(chosen):
+                ratios = [row["perplexity"] / ours["base"] for row in found[each.name]]
+                axes.plot(ratios, [place] * len(ratios), "o", color=COLOURS["transformer"])
+                if each.paper:
+                    axes.plot(each.paper[1] / 4.92, place, "D", color=COLOURS["lstm"], markersize=5)
+            axes.axvline(1, color=INK, linewidth=0.8)
+            axes.set_yticks(range(len(chosen)), [each.name for each in chosen])
+            axes.invert_yaxis()
+            axes.set_xlabel("perplexity / that of the base (left is better)")
+            axes.set_title("● here, one for each seed", color=COLOURS["transformer"])
+            axes.set_title("◆ in the paper", color=COLOURS["lstm"], loc="right")
+
+    def findings(self, chosen: list[Variation], found: Mapping[str, list[Row]]) -> Findings:
+        table: list[tuple[str, ...]] = [
+            (
+                "",
+                "variation",
+                "weights",
+                "perplexity",
+                "BLEU",
+                "in the paper",
+                "its perplexity",
+                "its BLEU",
+            )
+        ]
+        base = found["base"]
+        for each in chosen:
+            rows = found[each.name]
+            theirs = ("", "", "") if each.paper is None else each.paper
+            table.append(
+                (
+                    each.group,
+                    each.name,
+                    f"{rows[0]['weights']:,}",
+                    with_spread(rows, "perplexity"),
+                    with_spread(rows, "bleu"),
+                    *(str(cell) for cell in theirs),
+                )
+            )
+        noise = 2 * spread(base, "perplexity") or 0.03 * mean(base, "perplexity")
+        agree, differ = list[str](), list[str]()
+        for each in (each for each in chosen if each.paper and each.name != "base"):
+            assert each.paper is not None
+            here = mean(found[each.name], "perplexity") - mean(base, "perplexity")
+            same = (here > 0) == (each.paper[1] > 4.92)
+            (agree if same else differ).append(
+                each.name if abs(here) > noise else f"{each.name} (within noise)"
+            )
+        worst = max(chosen, key=lambda each: mean(found[each.name], "perplexity"))
+        said = (
+            f"In the direction of the paper: {', '.join(agree) or 'none'}.",
+            f"Not in its direction: {', '.join(differ) or 'none'}.",
+            f"Worst of all is {worst.name}: perplexity {with_spread(found[worst.name], 'perplexity')} "
+            f"against {with_spread(base, 'perplexity')}.",
+            f"{self.steps} updates of a model an eighth as wide are not 100,000 of the paper's: what "
+            "helps a long training, dropout for one, may hurt a short one, and larger models are "
+            "still behind. ± is the standard deviation over seeds.",
+        )
+        return Findings(said=said, table=tuple(table))
+
+
+class Bench:
+    """What all variations share: the pairs, the tokenizer, the batches."""
+
+    def __init__(self, notebook: Notebook, files: Sequence[Path]) -> None:
+        data = {"files": [str(file.resolve()) for file in files]}
+        self.given = layered(BASE, {"data": data})
+        config = Config(**self.given)
+        self.corpus = Corpus(TranslationTask, config.data, Path(), notebook.progress)
+        self.corpus.resolve(self.given)
+        self.tokenizers = self.corpus.tokenizers(config.tokenizer)
+
+    def resolved(self, decided: Given) -> Config:
+        return Config(**layered(self.given, decided))
+
+    def store(self, task: TranslationTask) -> Any:
+        return self.corpus.store(task)
+
+    def held_out(self, task: TranslationTask) -> Batches[Any]:
+        return task.batches(self.validation)
+
+    @cached_property
+    def validation(self) -> Any:
+        task = TranslationTask(
+            with_vocabularies(Config(**self.given), self.tokenizers), self.tokenizers
+        )
+        return self.corpus.judge(task)[1]
+
+
+def edits_for(variation: Variation, config: Config) -> dict[str, Edit]:
+    """What is changed inside while the model learns and while it is judged."""
+    if variation.d_k:
+        return smaller_keys(variation.d_k, config)
+    return dict(edits_of(variation.edit, config.model).taps) if variation.edit else {}
+
+
+def smaller_keys(d_k: int, config: Config) -> dict[str, Edit]:
+    """Queries and keys of d_k entries: the others are silent, and √d_k is that of what is left."""
+    width = config.model.d_model // config.model.n_heads
+    kept = (torch.arange(width) < d_k).float()
+    scale = math.sqrt(width / d_k)
+    short: dict[str, Edit] = {"q": lambda q: q * kept * scale, "k": lambda k: k * kept}
+    scaled = edits_of("no-scale", config.model).taps  # which names every attention
+    return {path.removesuffix("scaled") + name: short[name] for path in scaled for name in short}
+
+
+def edited_loss(smoothing: float, edits: Mapping[str, Edit]) -> Loss:
+    """The loss of a model whose tensors are edited on their way."""
+    plain = next_token_loss(smoothing)
+
+    def loss(model: Model, batch: Any, tap: Any = SILENT) -> tuple[Tensor, int]:
+        return plain(model, batch, Trace(edits) if edits else tap)
+
+    return loss
+
+
+def mean(rows: Sequence[Row], name: str) -> float:
+    return statistics.fmean(row[name] for row in rows)
+
+
+def spread(rows: Sequence[Row], name: str) -> float:
+    return statistics.stdev(row[name] for row in rows) if len(rows) > 1 else 0.0
+
+
+def with_spread(rows: Sequence[Row], name: str) -> str:
+    off = f" ± {spread(rows, name):.1f}" if len(rows) > 1 else ""
+    return f"{mean(rows, name):.1f}{off}"
