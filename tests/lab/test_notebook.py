@@ -3,14 +3,17 @@
 import csv
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from clearhead.cli.main import main
 from clearhead.errors import ConfigError, FolderError
 from clearhead.lab import EXPERIMENTS, Experiment, Findings, perform
-from clearhead.lab.figures import COLOURS, INK
+from clearhead.lab.figures import APART, COLOURS, INK, moved_apart
 
 LIGHT, DARK = "#ffffff", "#0d1117"
 
@@ -112,3 +115,12 @@ def luminance(colour):
 def test_every_colour_is_legible_on_light_and_on_dark(colour, paper):
     low, high = sorted((luminance(colour), luminance(paper)))
     assert (high + 0.05) / (low + 0.05) >= 3  # WCAG's contrast for graphics and large text
+
+
+@given(st.dictionaries(st.text(max_size=3), st.floats(0, 1), min_size=1, max_size=8))
+def test_labels_never_meet_and_keep_their_order(ends):
+    places = moved_apart(ends)
+    heights = sorted(places.values())
+    assert all(b - a >= APART - 1e-9 for a, b in pairwise(heights))
+    assert max(heights) <= 1 + 1e-9
+    assert sorted(ends, key=ends.get) == sorted(places, key=places.get)

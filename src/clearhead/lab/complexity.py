@@ -71,7 +71,7 @@ class Complexity(Experiment):
 
     def draw(self, notebook: Notebook, rows: list[Row], wide: list[Row], chains: list[Row]) -> None:
         shows = f"Time against the length n, vectors of {self.width}; fitted exponents of n"
-        with notebook.picture("time-and-length", shows, (12, 4.2)) as figure:
+        with notebook.picture("time-and-length", shows, (13, 4.2)) as figure:
             for number, task in enumerate(TASKS):
                 axes = figure.add_subplot(1, 3, number + 1, xscale="log", yscale="log")
                 own = [row for row in rows if row["task"] == task]

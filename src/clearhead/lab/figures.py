@@ -27,7 +27,7 @@ COLOURS = {
 NAMES = {
     "transformer": "Transformer",
     "attention": "self-attention",
-    "matrix part": "softmax(qkᵀ)v alone",
+    "matrix part": "softmax(qkᵀ)v",
     "lstm": "LSTM",
     "gru": "GRU",
 }
@@ -108,9 +108,7 @@ def label_ends(
     axes.autoscale_view()
     to_share = axes.transData + axes.transAxes.inverted()
     ends = {kind: float(to_share.transform(points[-1])[1]) for kind, points in lines.items()}
-    place = -math.inf
-    for kind in sorted(ends, key=lambda kind: ends[kind]):
-        place = max(ends[kind], place + APART)
+    for kind, place in moved_apart(ends).items():
         axes.text(
             1.02,
             place,
@@ -119,6 +117,18 @@ def label_ends(
             transform=axes.transAxes,
             va="center",
         )
+
+
+def moved_apart(ends: Mapping[str, float]) -> dict[str, float]:
+    """The heights of labels, lowest first, moved up where two would meet, and none above the top."""
+    order = sorted(ends, key=lambda kind: ends[kind])
+    places, below = dict[str, float](), -math.inf
+    for kind in order:
+        below = places[kind] = max(ends[kind], below + APART)
+    above = 1 + APART
+    for kind in reversed(order):
+        above = places[kind] = min(places[kind], above - APART)
+    return places
 
 
 def plot_formula(

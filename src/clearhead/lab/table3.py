@@ -9,7 +9,6 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,7 +17,6 @@ from torch import Tensor
 
 from clearhead import metrics
 from clearhead.config import Config, Given, layered
-from clearhead.data.batches import Batches
 from clearhead.decode import decode
 from clearhead.lab.figures import COLOURS, INK
 from clearhead.lab.notebook import Experiment, Findings, Notebook, Row
@@ -43,6 +41,9 @@ BASE: Given = {
     "data": {"batch_tokens": 1_024, "max_length": 64, "validation_limit": 500},
 }
 
+PAPER_BASE = 4.92
+"""Perplexity of the paper's base model."""
+
 
 def layers(n: int) -> Given:
     return {"model": {"n_encoder_layers": n, "n_decoder_layers": n}}
@@ -66,7 +67,7 @@ def model(group: str, name: str, paper: tuple[str, float, float], **changes: Any
 
 
 VARIATIONS = (
-    Variation("base", "base", {}, paper=("base", 4.92, 25.8)),
+    Variation("base", "base", {}, paper=("base", PAPER_BASE, 25.8)),
     model("A", "1 head", ("h = 1", 5.29, 24.9), n_heads=1),
     model("A", "4 heads", ("h = 4", 5.00, 25.5), n_heads=4),
     model("A", "16 heads", ("h = 16", 4.91, 25.8), n_heads=16),
@@ -84,7 +85,7 @@ VARIATIONS = (
     model("D", "dropout 0.2", ("P_drop = 0.2", 4.95, 25.5), dropout=0.2),
     Variation("D", "no smoothing", {"train": {"label_smoothing": 0.0}}, paper=("ε = 0.0", 4.67, 25.3)),
     Variation("D", "smoothing 0.2", {"train": {"label_smoothing": 0.2}}, paper=("ε = 0.2", 5.47, 25.7)),
-    model("E", "learned positions", ("learned", 4.92, 25.7), positions="learned"),
+    model("E", "learned positions", ("learned", PAPER_BASE, 25.7), positions="learned"),
     Variation("ours", "no √d_k", {}, edit="no-scale"),
     Variation("ours", "no positions", {}, edit="no-positions"),
     Variation("ours", "no residuals", {}, edit="no-residual"),
@@ -128,24 +129,20 @@ class Table3(Experiment):
         self, notebook: Notebook, bench: "Bench", variation: Variation, seed: int
     ) -> dict[str, float]:
         """Perplexity and BLEU on held-out pairs, after as many updates as all others have."""
-        decided = layered(
-            BASE, variation.changes, {"train": {"seed": seed, "max_steps": self.steps}}
+        task = bench.task(
+            layered(variation.changes, {"train": {"seed": seed, "max_steps": self.steps}})
         )
-        config = with_vocabularies(bench.resolved(decided), bench.tokenizers)
-        task = TranslationTask(config, bench.tokenizers)
+        config, edits = task.config, edits_for(variation, task.config)
         torch.manual_seed(seed)
         model = build(config.model)
-        edits = edits_for(variation, config)
-        smoothed = edited_loss(config.train.label_smoothing, edits)
-        what = f"{variation.name}: step"
         learn(
             model,
-            task.batches(bench.store(task)),
+            task.batches(bench.corpus.store(task)),
             config.train,
-            loss=smoothed,
-            told=lambda step: notebook.progress(what, step, self.steps),
+            loss=edited_loss(config.train.label_smoothing, edits),
+            told=lambda step: notebook.progress(f"{variation.name}: step", step, self.steps),
         )
-        loss = mean_loss(edited_loss(0.0, edits), bench.held_out(task))(model)
+        loss = mean_loss(edited_loss(0.0, edits), task.batches(bench.held_out))(model)
         return {
             "weights": sum(weight.numel() for weight in model.parameters()),
             "perplexity": math.exp(min(loss, 20.0)),
@@ -172,7 +169,9 @@ class Table3(Experiment):
                 ratios = [row["perplexity"] / ours["base"] for row in found[each.name]]
                 axes.plot(ratios, [place] * len(ratios), "o", color=COLOURS["transformer"])
                 if each.paper:
-                    axes.plot(each.paper[1] / 4.92, place, "D", color=COLOURS["lstm"], markersize=5)
+                    axes.plot(
+                        each.paper[1] / PAPER_BASE, place, "D", color=COLOURS["lstm"], markersize=5
+                    )
             axes.axvline(1, color=INK, linewidth=0.8)
             axes.set_yticks(range(len(chosen)), [each.name for each in chosen])
             axes.invert_yaxis()
@@ -209,13 +208,12 @@ class Table3(Experiment):
             )
         noise = 2 * spread(base, "perplexity") or 0.03 * mean(base, "perplexity")
         agree, differ = list[str](), list[str]()
-        for each in (each for each in chosen if each.paper and each.name != "base"):
-            assert each.paper is not None
-            here = mean(found[each.name], "perplexity") - mean(base, "perplexity")
-            same = (here > 0) == (each.paper[1] > 4.92)
-            (agree if same else differ).append(
-                each.name if abs(here) > noise else f"{each.name} (within noise)"
-            )
+        for each in chosen[1:]:
+            if each.paper is None:
+                continue
+            change = mean(found[each.name], "perplexity") - mean(base, "perplexity")
+            told = each.name if abs(change) > noise else f"{each.name} (within noise)"
+            (agree if (change > 0) == (each.paper[1] > PAPER_BASE) else differ).append(told)
         worst = max(chosen, key=lambda each: mean(found[each.name], "perplexity"))
         said = (
             f"In the direction of the paper: {', '.join(agree) or 'none'}.",
@@ -230,31 +228,22 @@ class Table3(Experiment):
 
 
 class Bench:
-    """What all variations share: the pairs, the tokenizer, the batches."""
+    """What all variations share: the pairs, the tokenizer, the pairs held out."""
 
     def __init__(self, notebook: Notebook, files: Sequence[Path]) -> None:
-        data = {"files": [str(file.resolve()) for file in files]}
-        self.given = layered(BASE, {"data": data})
-        config = Config(**self.given)
+        given = layered(BASE, {"data": {"files": [str(file.resolve()) for file in files]}})
+        config = Config(**given)
         self.corpus = Corpus(TranslationTask, config.data, Path(), notebook.progress)
-        self.corpus.resolve(self.given)
+        self.corpus.resolve(given)
         self.tokenizers = self.corpus.tokenizers(config.tokenizer)
+        self.config = with_vocabularies(config, self.tokenizers)
+        self.held_out = self.corpus.judge(TranslationTask(self.config, self.tokenizers))[1]
 
-    def resolved(self, decided: Given) -> Config:
-        return Config(**layered(self.given, decided))
-
-    def store(self, task: TranslationTask) -> Any:
-        return self.corpus.store(task)
-
-    def held_out(self, task: TranslationTask) -> Batches[Any]:
-        return task.batches(self.validation)
-
-    @cached_property
-    def validation(self) -> Any:
-        task = TranslationTask(
-            with_vocabularies(Config(**self.given), self.tokenizers), self.tokenizers
+    def task(self, changes: Given) -> TranslationTask:
+        """The task of a model that differs from the base."""
+        return TranslationTask(
+            Config(**layered(self.config.model_dump(), changes)), self.tokenizers
         )
-        return self.corpus.judge(task)[1]
 
 
 def edits_for(variation: Variation, config: Config) -> dict[str, Edit]:
