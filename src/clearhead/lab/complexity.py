@@ -87,9 +87,11 @@ class Complexity(Experiment):
         shows = "The longest chain of operations that must wait for each other, in one layer"
         with notebook.picture("sequential-operations", shows, (6, 4.2)) as figure:
             axes = figure.add_subplot(xscale="log", yscale="log")
-            plot_lines(
-                axes, {kind: pairs(chains, "n", kind) for kind in KINDS if kind in chains[0]}
-            )
+            lines = {kind: pairs(chains, "n", kind) for kind in KINDS if kind in chains[0]}
+            formulas = {
+                kind: f"{name_of(kind)}: {told_chain(line)}" for kind, line in lines.items()
+            }
+            plot_lines(axes, lines, formulas)
             tick_plainly(axes, self.chain_lengths)
             axes.set(xlabel="length n (tokens)", ylabel="operations one after another")
 
