@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
 ELSEWHERE = {"scale.md": "tests/scale", "serving.md": "tests/serve"}
 """Documents about what a desk does not have, such as a cluster, and where that is tried."""
-LONG = {"demo", "serve"}
+LONG = {"demo", "lab", "serve"}
 """Verbs that have tests of their own, because they take minutes or never end."""
 
 
