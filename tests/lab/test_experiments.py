@@ -103,7 +103,7 @@ def test_positions_learn_to_copy_and_resume_to_the_same_numbers(tmp_path):
 
 def test_words_one_step_back_are_recalled_and_gradients_of_recurrent_networks_fade(tmp_path):
     experiment = Gradients(
-        d=32, layers=1, backs=(1, 8), steps=150, rows=8, reach=32, learned_back=1
+        d=32, layers=1, backs=(1, 8), steps=150, rate=2.5, rows=8, reach=32, learned_back=1
     )
     perform(experiment, [], tmp_path)
     recalled = {

@@ -79,6 +79,9 @@ def test_a_folder_of_another_experiment_is_refused(tmp_path):
     perform(Squares(), [], tmp_path)
     with pytest.raises(FolderError, match="another sizes"):
         perform(Squares(n=2), [], tmp_path)
+    (tmp_path / "setup.json").write_text("[1, not JSON")
+    with pytest.raises(FolderError, match="another experiment, sizes, files, machine, torch"):
+        perform(Squares(), [], tmp_path)
     (tmp_path / "setup.json").unlink()
     with pytest.raises(FolderError, match="no experiment has written"):
         perform(Squares(), [], tmp_path)

@@ -138,16 +138,18 @@ def plot_formula(
     colour: str = INK,
     offset: float = -3,
 ) -> None:
-    """A dashed line for what a formula says, with the formula at its first point."""
+    """A dashed line for what a formula says, with the formula beside its first point."""
     x, y = zip(*points, strict=True)
+    rightwards = x[0] < x[-1]
     axes.plot(x, y, color=colour, linestyle=(0, (4, 3)), linewidth=1)
     axes.annotate(
         text,
         points[0],
-        xytext=(5, offset),
+        xytext=(5 if rightwards else -5, offset),
         textcoords="offset points",
         color=colour,
         fontsize=9,
+        ha="left" if rightwards else "right",
         va="top" if offset < 0 else "bottom",
     )
 

@@ -15,11 +15,19 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from clearhead.config import ModelConfig, TrainConfig
+from clearhead.config import ModelConfig
 from clearhead.lab.figures import mark_place, name_of, plot_formula, plot_lines, tick_plainly
 from clearhead.lab.graph import layer_over, shortest_path, words
 from clearhead.lab.notebook import Experiment, Findings, Notebook, Row
-from clearhead.lab.toys import N_WORDS, RATES, VOCAB_SIZE, MadeUp, accuracy, learn, recall_batch
+from clearhead.lab.toys import (
+    N_WORDS,
+    VOCAB_SIZE,
+    MadeUp,
+    accuracy,
+    learn,
+    recall_batch,
+    toy_training,
+)
 from clearhead.model import Model, Tap, build
 
 ARCHITECTURES = ("transformer", "lstm", "gru")
@@ -39,6 +47,8 @@ class Gradients(Experiment):
     backs: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128)
     """Distances of the word to recall; a model is trained for each."""
     steps: int = 1_000
+    rate: float = 1.0
+    """Learning rates relative to the usual ones."""
     rows: int = 16
     reach: int = 512
     """The largest distance that a gradient is measured at."""
@@ -71,7 +81,7 @@ class Gradients(Experiment):
     def trained(self, kind: str, back: int, length: int, told: Any, n_rows: int) -> Model:
         """A model that has learned to say the word that stood `back` words before."""
         model = self.untrained(kind)
-        config = TrainConfig(max_steps=self.steps, **RATES)
+        config = toy_training(self.steps, self.rate)
         learn(model, MadeUp(recall_batch(n_rows, length, back)), config, told=told)
         return model
 
@@ -131,7 +141,7 @@ class Gradients(Experiment):
                 tick_plainly(axes, distances(self.reach)[1:])
                 even = 1 / (self.reach + self.learned_back)
                 plot_formula(
-                    axes, [(1, even), (self.reach, even)], "1/n: the same from every word", offset=3
+                    axes, [(self.reach, even), (1, even)], "1/n: the same from every word", offset=3
                 )
                 axes.set_title(self.told_training() if trained else "untrained")
                 if trained:
@@ -179,10 +189,10 @@ class Gradients(Experiment):
                     *(f"{share:.1e}" for share in shares),
                 )
             )
-            beyond = "at every distance tried" if reach == self.backs[-1] else "and no further"
             said.append(
-                f"{name_of(kind)}: recalls words from {reach} words ago, {beyond}; of the gradient, "
-                f"a share of {shares[0]:.1e} arrives from {self.reach} words ago before training, "
+                f"{name_of(kind)}: its window is k = {reach}"
+                f"{', the largest tried' if reach == self.backs[-1] else ''}; of the gradient, a "
+                f"share of {shares[0]:.1e} arrives from {self.reach} words ago before training, "
                 f"{shares[1]:.1e} after it."
             )
         said.append(

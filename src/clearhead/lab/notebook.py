@@ -188,9 +188,13 @@ def claim(notebook: Notebook, wanted: dict[str, Any]) -> None:
             )
         notebook.write(SETUP, json.dumps(wanted, indent=2).encode())
         return
-    found = json.loads(read_inside(notebook.folder, SETUP, LARGEST))
+    try:
+        found = json.loads(read_inside(notebook.folder, SETUP, LARGEST))
+    except ValueError:
+        found = None
     if found != wanted:
-        other = ", ".join(name for name in wanted if found.get(name) != wanted[name])
+        held = found if isinstance(found, dict) else {}
+        other = ", ".join(name for name in wanted if held.get(name) != wanted[name])
         raise FolderError(
             f"{notebook.folder} was begun with another {other}, and would mix two experiments.",
             "Choose another folder with --into, or go on with what it was begun with.",

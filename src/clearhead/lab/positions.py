@@ -9,16 +9,26 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from clearhead.config import ModelConfig, TrainConfig
+from clearhead.config import ModelConfig
 from clearhead.lab.figures import COLOURS, INK, label_ends, mark_place, plot_lines
 from clearhead.lab.notebook import Experiment, Findings, Notebook, Row
-from clearhead.lab.toys import N_WORDS, RATES, VOCAB_SIZE, MadeUp, accuracy, copy_batch, learn
+from clearhead.lab.toys import (
+    N_WORDS,
+    VOCAB_SIZE,
+    MadeUp,
+    accuracy,
+    copy_batch,
+    learn,
+    toy_training,
+)
 from clearhead.model import build
 from clearhead.model.positions import sinusoids
 
 EXACT = 1e-5
 """A difference below this is rounding: the vectors are of single precision."""
 
+RATE = 2.5
+"""Learning rates relative to the usual ones: text without exceptions allows larger steps."""
 LAST = 4
 """Words at the end of a text that are asked for: in a long one, all of them stand at new places."""
 
@@ -71,7 +81,7 @@ class Positions(Experiment):
                 dropout=0.0,
             )
         )
-        config = TrainConfig(max_steps=self.steps, seed=point["seed"], **RATES)
+        config = toy_training(self.steps, RATE, point["seed"])
         what = f"copying with {point['positions']} positions: step"
         learn(
             model,

@@ -20,9 +20,19 @@ N_WORDS = 24
 VOCAB_SIZE = FIRST_WORD + N_WORDS
 PASS = 100
 """Batches that count as one pass, where there is no end of text."""
-RATES: dict[str, Any] = {"learning_rate": 1e-2, "muon_learning_rate": 0.05, "label_smoothing": 0.0}
-"""Made-up text is endless and has no exceptions: larger steps than for real text do well."""
 Make = Callable[[torch.Generator], Batch]
+
+
+def toy_training(steps: int, rate: float, seed: int = 0) -> TrainConfig:
+    """How a model learns from made-up text; `rate` is relative to the usual learning rates."""
+    usual = TrainConfig()
+    return usual.but(
+        max_steps=steps,
+        seed=seed,
+        learning_rate=rate * usual.learning_rate,
+        muon_learning_rate=rate * usual.muon_learning_rate,
+        label_smoothing=0.0,
+    )
 
 
 class MadeUp(Batches[Any]):
