@@ -83,6 +83,7 @@ def test_positions_learn_to_copy_and_resume_to_the_same_numbers(tmp_path):
         lengths=(4, 12),
         trained_width=32,
         steps=100,
+        rate=2.5,
         seeds=1,
     )
     perform(experiment, [], tmp_path / "a")

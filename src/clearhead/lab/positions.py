@@ -27,8 +27,6 @@ from clearhead.model.positions import sinusoids
 EXACT = 1e-5
 """A difference below this is rounding: the vectors are of single precision."""
 
-RATE = 2.5
-"""Learning rates relative to the usual ones: text without exceptions allows larger steps."""
 LAST = 4
 """Words at the end of a text that are asked for: in a long one, all of them stand at new places."""
 
@@ -36,7 +34,7 @@ LAST = 4
 @dataclass(frozen=True, kw_only=True)
 class Positions(Experiment):
     title = "Positions: sinusoids as rotations, and texts longer than any seen in training"
-    quick: ClassVar[Mapping[str, Any]] = {"steps": 600, "seeds": 1}
+    quick: ClassVar[Mapping[str, Any]] = {"steps": 1_000, "seeds": 1}
 
     d: int = 128
     n: int = 256
@@ -45,7 +43,9 @@ class Positions(Experiment):
     longest_seen: int = 24
     lengths: tuple[int, ...] = (4, 8, 16, 24, 28, 32, 40, 48, 64, 96)
     trained_width: int = 64
-    steps: int = 1_500
+    steps: int = 2_000
+    rate: float = 1.0
+    """Learning rates relative to the usual ones."""
     seeds: int = 2
 
     def run(self, notebook: Notebook, files: Sequence[Path]) -> Findings:  # noqa: ARG002
@@ -81,7 +81,7 @@ class Positions(Experiment):
                 dropout=0.0,
             )
         )
-        config = toy_training(self.steps, RATE, point["seed"])
+        config = toy_training(self.steps, self.rate, point["seed"])
         what = f"copying with {point['positions']} positions: step"
         learn(
             model,
