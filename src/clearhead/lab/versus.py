@@ -109,8 +109,10 @@ class Versus(Experiment):
             f"BLEU {best['bleu']:.1f} on the held-out pairs.",
             f"{name_of(fastest['architecture'])} learns from the most tokens a second on this "
             f"machine, {fastest['tokens_per_second']:,.0f}.",
-            f"At equal updates ({shared:,}) the scores are those of the last validation before it.",
-            "One seed and one machine: a difference of one or two BLEU is noise.",
+            f"At equal updates ({shared:,}) the scores are those of the last validation before it; "
+            "whoever makes more updates has a learning rate that is still high there.",
+            f"{len(self.seeds)} of all seeds and one machine, where other work may have taken time "
+            "from one more than from another: differences of a few BLEU mean nothing.",
         )
         return Findings(said=said, table=tuple(table), details=told)
 
