@@ -120,6 +120,7 @@ class Notebook:
     @contextmanager
     def picture(self, name: str, shows: str, size: tuple[float, float]) -> Iterator["Figure"]:
         """A figure to draw on; at the end of the block it is written as SVG and as PNG."""
+        self.progress(f"drawing {name}", 0, None)
         with drawn(size) as (figure, files):
             yield figure
         for suffix, content in files.items():
