@@ -20,6 +20,7 @@ from clearhead import metrics
 from clearhead.config import DecodeConfig
 from clearhead.data.examples import LabelledText, Pair, labelled, pairs, running_text
 from clearhead.errors import ConfigError, DataError, shown
+from clearhead.model import Model
 from clearhead.model.attention import Attention
 from clearhead.model.recurrent import SourceAttention
 from clearhead.tasks.chat import Chatbot, read_conversations
