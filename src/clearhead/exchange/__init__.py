@@ -7,11 +7,14 @@ from typing import Any
 from clearhead.errors import ExchangeError
 from clearhead.exchange.certificate import Certificate
 from clearhead.exchange.ct2 import write_ctranslate2
+from clearhead.exchange.ct2_read import is_argos, is_ctranslate2, read_argos, read_ctranslate2
 from clearhead.exchange.foreign import Foreign, settle
 from clearhead.exchange.hugging_face import is_hugging_face, read_hugging_face, write_hugging_face
 
 SOURCES: dict[str, tuple[Callable[[Path], bool], Callable[[Path], Foreign]]] = {
     "a Hugging Face folder": (is_hugging_face, read_hugging_face),
+    "a CTranslate2 folder": (is_ctranslate2, read_ctranslate2),
+    "an Argos package": (is_argos, read_argos),
 }
 """What can be brought in: how it is recognised, and how it is read."""
 FORMATS: dict[str, Callable[..., Certificate]] = {

@@ -1,0 +1,161 @@
+"""CTranslate2's model.bin, read without trust: every size is checked before anything is read."""
+
+import struct
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clearhead.disk import open_inside
+from clearhead.errors import ModelFileError, shown
+
+MODEL = "model.bin"
+VERSIONS = range(4, 7)
+"""Of the file format; all of them are read alike."""
+DTYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")
+SIZES = (4, 1, 2, 4, 2, 2)
+"""Bytes of a number of each type."""
+MAX_VARIABLES, MAX_RANK = 100_000, 4
+SCALE = "_scale"
+"""How the name of a rounded weight's scale ends."""
+
+
+class Variable(NamedTuple):
+    """Where the numbers of a variable stand in the file."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    n_bytes: int
+
+
+@dataclass(frozen=True)
+class ModelBin:
+    """What a model.bin holds, by name; the numbers are read when they are asked for."""
+
+    path: Path
+    kind: str
+    """The name of its specification: TransformerSpec, TransformerDecoderSpec …"""
+    variables: dict[str, Variable]
+    aliases: dict[str, str]
+    """Names under which a variable stands a second time."""
+
+    def variable(self, name: str) -> Variable | None:
+        return self.variables.get(self.first(name))
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a weight, which has rows and columns."""
+        found = self.variable(name)
+        if found is None or len(found.shape) != 2:
+            raise damaged(self.path, f"has no matrix {name}")
+        return found.shape
+
+    def first(self, name: str) -> str:
+        """The name that a weight, or its scale, really stands under."""
+        weight = name.removesuffix(SCALE)
+        if weight in self.aliases and name not in self.variables:
+            return self.aliases[weight] + name[len(weight) :]
+        return self.aliases.get(name, name)
+
+    def number(self, name: str, default: int | None = None) -> int:
+        """A scalar setting."""
+        found = self.variable(name)
+        if found is None and default is not None:
+            return default
+        if found is None or found.shape or not found.dtype.startswith("int"):
+            raise damaged(self.path, f"has no number {name}")
+        return int(self.numbers(found).item())
+
+    def weight(self, name: str) -> Tensor:
+        """A weight in float32; one that was rounded is divided by its scale."""
+        found, scale = self.variable(name), self.variable(name + SCALE)
+        if found is None:
+            raise damaged(self.path, f"lacks {name}")
+        values = self.numbers(found).float()
+        if not found.dtype.startswith("int"):
+            return values
+        if scale is None or scale.dtype != "float32" or scale.shape not in ((), found.shape[:1]):
+            raise damaged(self.path, f"has no scale for {name}")
+        return values / self.numbers(scale).reshape(-1, *(1,) * (values.dim() - 1))
+
+    def numbers(self, variable: Variable) -> Tensor:
+        with open_inside(self.path.parent, self.path.name) as file:
+            file.seek(variable.start)
+            content = file.read(variable.n_bytes)
+        if len(content) < variable.n_bytes:
+            raise damaged(self.path, "is cut off")
+        dtype = "int16" if variable.dtype == "bfloat16" else variable.dtype
+        values = torch.from_numpy(np.frombuffer(content, f"<{np.dtype(dtype).str[1:]}").copy())
+        is_half = variable.dtype == "bfloat16"
+        return (values.view(torch.bfloat16) if is_half else values).reshape(variable.shape)
+
+
+def read_model_bin(folder: Path) -> ModelBin:
+    """The table of contents of a folder's model.bin."""
+    path = folder / MODEL
+    with open_inside(folder, MODEL) as file:
+        size = file.seek(0, 2)
+        file.seek(0)
+        read = partial(unpacked, file, path)
+        (version,) = read("<I")
+        if version not in VERSIONS:
+            raise damaged(path, f"is of version {version}, and 4 to 6 are known")
+        kind, (_,) = text(file, path), read("<I")
+        (n_variables,) = read("<I")
+        if n_variables > MAX_VARIABLES:
+            raise damaged(path, f"says that it has {n_variables:,} variables")
+        variables = dict(variable(file, path, size) for _ in range(n_variables))
+        (n_aliases,) = read("<I")
+        if n_aliases > MAX_VARIABLES:
+            raise damaged(path, f"says that it has {n_aliases:,} aliases")
+        aliases = {text(file, path): text(file, path) for _ in range(n_aliases)}
+    if lost := [name for name in aliases.values() if name not in variables]:
+        raise damaged(path, f"points to {shown(lost[0])}, which it lacks")
+    return ModelBin(path, kind, variables, aliases)
+
+
+def variable(file: BinaryIO, path: Path, size: int) -> tuple[str, Variable]:
+    """The next variable; its numbers are passed over."""
+    name = text(file, path)
+    (rank,) = unpacked(file, path, "<B")
+    if rank > MAX_RANK:
+        raise damaged(path, f"has {shown(name)} in {rank} dimensions")
+    shape = unpacked(file, path, f"<{rank}I")
+    dtype, n_bytes = unpacked(file, path, "<BI")
+    start, expected = file.tell(), SIZES[dtype] if dtype < len(SIZES) else 0
+    for dimension in shape:
+        expected *= dimension
+    if dtype >= len(DTYPES) or expected != n_bytes or start + n_bytes > size:
+        raise damaged(
+            path,
+            f"has {shown(name)} of type {dtype}, shape {list(shape)} and {n_bytes:,} bytes, of "
+            f"which {max(0, size - start):,} are there",
+        )
+    file.seek(n_bytes, 1)
+    return name, Variable(DTYPES[dtype], shape, start, n_bytes)
+
+
+def text(file: BinaryIO, path: Path) -> str:
+    """A string with its length before it and a zero after it."""
+    (length,) = unpacked(file, path, "<H")
+    content = file.read(length)
+    if len(content) < length or content[-1:] != b"\0":
+        raise damaged(path, "is cut off")
+    return content[:-1].decode(errors="replace")
+
+
+def unpacked(file: BinaryIO, path: Path, form: str) -> tuple[int, ...]:
+    content = file.read(struct.calcsize(form))
+    if len(content) < struct.calcsize(form):
+        raise damaged(path, "is cut off")
+    return struct.unpack(form, content)
+
+
+def damaged(path: Path, what: str) -> ModelFileError:
+    return ModelFileError(
+        f"{path} {what}.", "Take the file from where it was whole, or convert the model anew."
+    )
