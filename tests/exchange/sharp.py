@@ -26,7 +26,7 @@ def sharp_run(path: Path, task: str = "translation", **shape: Any) -> Path:
     tokenizer = Tokenizer.learn(TEXTS, TokenizerConfig(method=method, vocab_size=400))
     config = Config(
         task=task,
-        model=ModelConfig(vocab_size=tokenizer.vocab_size, **{**SHAPE, **shape}),
+        model=ModelConfig(**{"vocab_size": tokenizer.vocab_size, **SHAPE, **shape}),
         data=DataConfig(max_length=40),
         decode=DecodeConfig(guard=False),
     )

@@ -7,7 +7,9 @@ variable is used, is a known setting, or is refused by name.
 import re
 import shutil
 import tempfile
+import weakref
 import zipfile
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
@@ -62,6 +64,7 @@ CONFIG, TOKENIZER, SHARED = "config.json", "tokenizer.json", "sentencepiece.mode
 NEEDED = re.compile(
     r"model\.bin|config\.json|metadata\.json|sentencepiece\.model|\w*vocabulary\.\w+"
 )
+ENCODINGS = "decoder/position_encodings/encodings"
 ADVICE = "Such a model cannot be brought in."
 N_RANDOM, LENGTH = 16, 8
 """Sources of random tokens on the certificate, and how long they are."""
@@ -77,20 +80,20 @@ def is_argos(path: Path) -> bool:
 
 def read_argos(path: Path) -> Foreign:
     """The model in a package of Argos Translate or LibreTranslate."""
-    held = tempfile.TemporaryDirectory(prefix="clearhead-")
-    unpack(path, Path(held.name))
-    roots = [file.parent.parent for file in Path(held.name).rglob(MODEL)]
+    place = Path(tempfile.mkdtemp(prefix="clearhead-"))
+
+    def certified(run: RunFolder) -> Certificate:
+        return foreign.certify(run)
+
+    # The unpacked files are there as long as they may be asked.
+    weakref.finalize(certified, shutil.rmtree, place, ignore_errors=True)
+    unpack(path, place)
+    roots = [file.parent.parent for file in place.rglob(MODEL)]
     if len(roots) != 1:
         raise ExchangeError(f"{path} holds {len(roots)} models, and a package has one.", ADVICE)
     foreign = read_ctranslate2(roots[0])
-    return Foreign(
-        **{
-            **vars(foreign),
-            # the folder is there as long as it may be asked
-            "certify": lambda run, _held=held: foreign.certify(run),
-            "card": f"# {path.stem}\n\nImported from an Argos package, {path.name}.\n",
-        }
-    )
+    card = f"# {path.stem}\n\nImported from an Argos package, {path.name}.\n"
+    return replace(foreign, certify=certified, card=card)
 
 
 def unpack(path: Path, into: Path) -> None:
@@ -279,12 +282,19 @@ def tie_of(held: ModelBin, family: str) -> str:
 
 def positions_of(held: ModelBin) -> Given:
     """Sines and cosines, if the table holds them and nothing else; else it was learned."""
-    table = held.weight("decoder/position_encodings/encodings")
+    table = held.weight(ENCODINGS)
+    exact = 1e-3 if is_half(held) else 1e-5
     for name in ("sinusoidal", "halves"):
         made = sinusoids(torch.arange(len(table)), table.size(-1), name == "halves")
-        if made.shape == table.shape and torch.allclose(made, table, atol=1e-5):
+        if made.shape == table.shape and torch.allclose(made, table, atol=exact):
             return {"positions": name}
     return {"positions": "learned", "max_positions": len(table)}
+
+
+def is_half(held: ModelBin) -> bool:
+    """Whether numbers are kept in 16 bits, so that all of them are a little off."""
+    found = held.variable(ENCODINGS)
+    return found is not None and found.dtype in ("float16", "bfloat16")
 
 
 def weights_of(held: ModelBin, model: ModelConfig, lexicon: Lexicon) -> dict[str, Tensor]:
@@ -351,7 +361,8 @@ def certify(
             notes=("every variable is accounted for by name and shape; no sample was run",),
         )
     order, there = lexicon.orders
-    rows = [run.tokenizers()[0].encode(text) for text in SAMPLE]
+    reach = held.shape(ENCODINGS)[0]
+    rows = [run.tokenizers()[0].encode(text)[: reach - 1] for text in SAMPLE]
     random, ordinary = Random(0), range(SPECIAL, len(order.ids))  # noqa: S311
     rows += [random.choices(ordinary, k=LENGTH) for _ in range(N_RANDOM)]
     worker = Worker(folder, "float32")
@@ -360,7 +371,7 @@ def certify(
             "decode",
             sources=[[order.ids[token] for token in ids] for ids in rows],
             beam=1,
-            limit=max(map(len, rows)) + GREEDY.max_extra,
+            limit=min(max(map(len, rows)) + 1 + GREEDY.max_extra, reach),
             end=there.ids[END],
         )
     finally:
@@ -377,7 +388,7 @@ def certify(
         if mine.ids == ids
         for a, b in zip(mine.log_probs, log_probs, strict=True)
     ]
-    largest, least = TOLERANCES["float32"]
+    largest, least = TOLERANCES["float16" if is_half(held) else "float32"]
     return Certificate(
         title=title,
         other="CTranslate2",
