@@ -21,8 +21,8 @@ SHAPE = {
 }  # fmt: skip
 
 
-def sharp_run(path: Path, task: str = "translation", **shape: Any) -> Path:
-    method = "bpe" if task == "translation" else "bytes"
+def sharp_run(path: Path, task: str = "translation", method: str = "", **shape: Any) -> Path:
+    method = method or ("bpe" if task == "translation" else "bytes")
     tokenizer = Tokenizer.learn(TEXTS, TokenizerConfig(method=method, vocab_size=400))
     config = Config(
         task=task,

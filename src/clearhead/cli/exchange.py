@@ -11,7 +11,10 @@ from clearhead.errors import ConfigError
 
 def import_(
     source: Annotated[
-        Path, typer.Argument(metavar="SOURCE", help="A Hugging Face folder on this disk.")
+        Path,
+        typer.Argument(
+            metavar="SOURCE", help="A folder of Hugging Face or CTranslate2, or an Argos package."
+        ),
     ],
     into: Annotated[Path, typer.Option(metavar="RUN", help="The run folder to make.")],
     quiet: options.Quiet = False,
@@ -35,16 +38,21 @@ def export(
     run: options.AnyRun,
     into: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to make.")],
     to: Annotated[
-        Literal["hf", "ctranslate2"], typer.Option(help="The format: hf is Hugging Face.")
+        Literal["hf", "ctranslate2", "argos"],
+        typer.Option(help="The format: hf is Hugging Face, argos a package of Argos Translate."),
     ] = "hf",
     precision: Annotated[
         Literal["float32", "float16", "int16", "int8"],
-        typer.Option(help="How weights are rounded (ctranslate2)."),
+        typer.Option(help="How weights are rounded (not hf)."),
     ] = "float32",
     int8: Annotated[bool, typer.Option("--int8", help="Short for --precision int8.")] = False,
     test: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILES", help="A test set to score both models on (ctranslate2)."),
+        typer.Option(metavar="FILES", help="A test set to score both models on (not hf)."),
+    ] = None,
+    languages: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CODES", help="What it translates from and into: en de (argos)."),
     ] = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -54,13 +62,14 @@ def export(
 
     - `clearhead export runs/opus --to hf --into opus-mt-tuned`
     - `clearhead export runs/en-de --to ctranslate2 --int8 --into en-de-ct2 --test test.en test.de`
+    - `clearhead export runs/en-de --to argos --languages en de --into en_de.argosmodel`
     """
     rounded = {"precision": "int8" if int8 else precision} if int8 or precision != "float32" else {}
-    how: dict[str, Any] = {**rounded, **({"test": test} if test else {})}
-    if how and to == "hf":
-        raise ConfigError(
-            f"--to hf has no --{next(iter(how))}.", "Leave it out, or use --to ctranslate2."
-        )
+    asked: dict[str, Any] = {**rounded, "test": test, "languages": languages}
+    how = {name: given for name, given in asked.items() if given}
+    for name in how:
+        if to == "hf" or (name == "languages" and to != "argos"):
+            raise ConfigError(f"--to {to} has no --{name}.", "Leave it out.")
     with options.busy(f"writing {into}"):
         from clearhead.exchange import export_model
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.errors import ExchangeError
+from clearhead.exchange.argos import write_argos
 from clearhead.exchange.certificate import Certificate
 from clearhead.exchange.ct2 import write_ctranslate2
 from clearhead.exchange.ct2_read import is_argos, is_ctranslate2, read_argos, read_ctranslate2
@@ -20,6 +21,7 @@ SOURCES: dict[str, tuple[Callable[[Path], bool], Callable[[Path], Foreign]]] = {
 FORMATS: dict[str, Callable[..., Certificate]] = {
     "hf": write_hugging_face,
     "ctranslate2": write_ctranslate2,
+    "argos": write_argos,
 }
 """What can be taken out: each writes a run folder's model into a new folder."""
 

@@ -15,6 +15,7 @@ from clearhead.exchange.trial import certify
 from clearhead.folder import RunFolder
 from clearhead.model import Model
 from clearhead.text import END, START, UNKNOWN, Tokenizer
+from clearhead.text.vocabulary import ABSENT
 
 Precision = Literal["float32", "float16", "int16", "int8"]
 
@@ -132,5 +133,5 @@ def describe(spec: Any, config: ModelConfig, source: list[str], target: list[str
 
 
 def tokens_of(tokenizer: Tokenizer) -> list[str]:
-    """The tokens by their ids, as `tokenizer.json` spells them."""
-    return tokenizer.vocabulary.tokens
+    """The tokens by their ids, as they are spelled where they were learned."""
+    return [token.removeprefix(ABSENT) for token in tokenizer.vocabulary.tokens]

@@ -25,6 +25,7 @@ from clearhead.disk import free_bytes, read_inside
 from clearhead.errors import ExchangeError, shown
 from clearhead.exchange.backend import Worker
 from clearhead.exchange.certificate import SAMPLE, Beside, Certificate, same_tokens
+from clearhead.exchange.ct2 import tokens_of
 from clearhead.exchange.ct2_file import MODEL, SCALE, ModelBin, read_model_bin
 from clearhead.exchange.ct2_layout import ACTIVATIONS, places
 from clearhead.exchange.foreign import Foreign
@@ -143,10 +144,12 @@ def read_ctranslate2(path: Path) -> Foreign:
     given: Given = {"model": dict(model), "tokenizer": tokenizer_settings(lexicon)}
     if reads:
         given["decode"] = {"beam": 4, "penalty": "average"}
+    places = [place for place in (path, folder) if (place / SHARED).is_file()]
     return Foreign(
         config=Config(**decide(task, given)),
         tokenizers=lexicon.tokenizers,
         weights=weights,
+        origin={SHARED: read_inside(places[0], SHARED, MAX_BYTES)} if places else {},
         certify=partial(certify, folder=folder, name=path.name, lexicon=lexicon, held=held),
         card=f"# {path.name}\n\nImported from a CTranslate2 folder.\n",
     )
@@ -167,7 +170,7 @@ def lexicon_of(folder: Path, around: Path, settings: Given, held: ModelBin) -> L
         own = folder / f"source-{TOKENIZER}"
         source = Tokenizer.from_json(own.read_bytes()) if own.is_file() else target
         for side, tokenizer in (("source", source), ("target", target)):
-            if vocabulary(folder, side) != tokenizer.vocabulary.tokens:
+            if vocabulary(folder, side) != tokens_of(tokenizer):
                 raise ExchangeError(f"{folder / TOKENIZER} is not the model's tokenizer.", ADVICE)
         return native((source, target))
     sides = []
