@@ -30,10 +30,12 @@ import torch
 
 from clearhead import metrics
 from clearhead.config import Config, DecodeConfig, ModelConfig, TokenizerConfig
-from clearhead.decode import FlatTransformer, decode, laid_out
+from clearhead.decode import ALONE, FlatTransformer, Searching, WithBackend, decode, laid_out
+from clearhead.exchange.engine import ctranslate2_for
 from clearhead.folder import RunFolder
 from clearhead.model import Transformer, build
-from clearhead.tasks import Translator, workers
+from clearhead.tasks import Translator
+from clearhead.tasks.runs import begin
 from clearhead.tasks.translation import ended
 from clearhead.text import Tokenizer
 
@@ -77,6 +79,10 @@ THROUGHPUT = {
     "CTranslate2 fp32, 1 × 2": Job("ct2", "", 1, batch=64),
     "CTranslate2 fp32, 2 × 1": Job("ct2", "", 1, workers=2, threads=1, batch=64),
     "HF generate, 1 × 2": Job("hf", "", 1, batch=64),
+    "clearhead by CTranslate2 fp32, 2 × 1": Job("backend", "", 1, workers=2, threads=1),
+    "clearhead by CTranslate2 int8, 2 × 1": Job(
+        "backend", "", 1, workers=2, threads=1, precision="int8"
+    ),
     "clearhead int8, 2 × 1": Job("clearhead", "", 1, workers=2, threads=1, precision="int8"),
     "CTranslate2 int8, 2 × 1": Job("ct2", "", 1, workers=2, threads=1, precision="int8", batch=64),
 }
@@ -90,6 +96,8 @@ RATIOS = [
     ("clearhead fp32", "CTranslate2 fp32"),
     ("clearhead fp32", "HF generate"),
     ("clearhead int8", "CTranslate2 int8"),
+    ("clearhead by CTranslate2 fp32", "CTranslate2 fp32"),
+    ("clearhead by CTranslate2 int8", "CTranslate2 int8"),
 ]
 
 
@@ -156,11 +164,14 @@ class Clearhead:
 
     def __call__(self, job: Job) -> dict[str, Any]:
         sources = self.sources[job.model][: job.n_sentences]
-        if job.workers == 1:
+        if job.engine == "backend" or job.workers == 1:
             torch.set_num_threads(job.threads)
             model = loaded(self.folder / job.model, job.precision == "int8")
+            is_other, int8 = job.engine == "backend", job.precision == "int8"
+            path = self.folder / job.model
+            searching = backend(path, job.workers, int8) if is_other else ALONE
             begin = time.perf_counter()
-            outputs = decoded(model, sources, job)
+            outputs = decoded(model, sources, job, searching)
             return {"seconds": time.perf_counter() - begin, "outputs": outputs}
         ordered = sorted(sources, key=len)
         shares = [
@@ -171,14 +182,25 @@ class Clearhead:
         return {"seconds": time.perf_counter() - begin, "outputs": None}
 
 
-def decoded(model: FlatTransformer, sources: list[list[int]], job: Job) -> list[list[int]]:
+def decoded(
+    model: FlatTransformer, sources: list[list[int]], job: Job, searching: Searching = ALONE
+) -> list[list[int]]:
     options = DecodeConfig(beam=job.beam, batch_size=job.batch, **(FORCED if job.length else {}))
     if job.outputs:  # compared with an engine that has no guard and blocks nothing
         return [
             list(best.ids)
             for best, *_ in decode(model, sources, options.but(guard=False), blocked=())
         ]
-    return [list(best.ids) for best, *_ in decode(model, sources, options)]
+    found = decode(model, sources, options, searching=searching)
+    return [list(best.ids) for best, *_ in found]
+
+
+@cache
+def backend(path: Path, n_workers: int, int8: bool) -> WithBackend:
+    """CTranslate2's processes behind our own entries, with our guard, order and rules."""
+    precision = "int8" if int8 else "float32"
+    model = RunFolder.open(path).model()
+    return WithBackend(ctranslate2_for(path, model, n_workers=n_workers, precision=precision))
 
 
 @cache
@@ -218,12 +240,12 @@ def engines(
     folder: Path, python: Path, sources: Sources
 ) -> Iterator[tuple[Measure, dict[str, str]]]:
     """How to measure a job on any engine, and the versions of the peers."""
-    with multiprocessing.get_context("spawn").Pool(2, workers.begin) as pool:
+    with multiprocessing.get_context("spawn").Pool(2, begin) as pool:
         ours, peers = Clearhead(folder, sources, pool), Peers(python, folder)
 
         def measure(job: Job) -> dict[str, Any]:
             time.sleep(PAUSE)
-            return ours(job) if job.engine == "clearhead" else peers(job)
+            return ours(job) if job.engine in ("clearhead", "backend") else peers(job)
 
         try:
             yield measure, peers.versions
@@ -336,8 +358,9 @@ def throughput(
                     length=LENGTH if forced else None,
                 )
                 for engine, job in THROUGHPUT.items()
-                if forced
-                or job.engine != "hf"  # its weights are not ours, so it would not stop where we do
+                # A backend has no least length; the weights of "hf" are not ours, so it would not
+                # stop where we do.
+                if job.engine != ("backend" if forced else "hf")
             }
             found = interleaved(measure, jobs, repeats)
             columns[f"{model} {name}"] = {

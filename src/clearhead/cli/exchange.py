@@ -38,17 +38,19 @@ def export(
     run: options.AnyRun,
     into: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to make.")],
     to: Annotated[
-        Literal["hf", "ctranslate2", "argos"],
+        Literal["hf", "ctranslate2", "argos", "onnx"],
         typer.Option(help="The format: hf is Hugging Face, argos a package of Argos Translate."),
     ] = "hf",
     precision: Annotated[
         Literal["float32", "float16", "int16", "int8"],
-        typer.Option(help="How weights are rounded (not hf)."),
+        typer.Option(help="How weights are rounded (ctranslate2, argos)."),
     ] = "float32",
     int8: Annotated[bool, typer.Option("--int8", help="Short for --precision int8.")] = False,
     test: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILES", help="A test set to score both models on (not hf)."),
+        typer.Option(
+            metavar="FILES", help="A test set to score both models on (ctranslate2, argos)."
+        ),
     ] = None,
     languages: Annotated[
         list[str] | None,
@@ -68,7 +70,7 @@ def export(
     asked: dict[str, Any] = {**rounded, "test": test, "languages": languages}
     how = {name: given for name, given in asked.items() if given}
     for name in how:
-        if to == "hf" or (name == "languages" and to != "argos"):
+        if to in ("hf", "onnx") or (name == "languages" and to != "argos"):
             raise ConfigError(f"--to {to} has no --{name}.", "Leave it out.")
     with options.busy(f"writing {into}"):
         from clearhead.exchange import export_model

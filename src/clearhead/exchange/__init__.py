@@ -11,6 +11,7 @@ from clearhead.exchange.ct2 import write_ctranslate2
 from clearhead.exchange.ct2_read import is_argos, is_ctranslate2, read_argos, read_ctranslate2
 from clearhead.exchange.foreign import Foreign, settle
 from clearhead.exchange.hugging_face import is_hugging_face, read_hugging_face, write_hugging_face
+from clearhead.exchange.onnx import write_onnx
 
 SOURCES: dict[str, tuple[Callable[[Path], bool], Callable[[Path], Foreign]]] = {
     "a Hugging Face folder": (is_hugging_face, read_hugging_face),
@@ -22,6 +23,7 @@ FORMATS: dict[str, Callable[..., Certificate]] = {
     "hf": write_hugging_face,
     "ctranslate2": write_ctranslate2,
     "argos": write_argos,
+    "onnx": write_onnx,
 }
 """What can be taken out: each writes a run folder's model into a new folder."""
 
