@@ -430,7 +430,8 @@ class TrainConfig(Settings):
     """How weights are learned."""
 
     seed: Count = 0
-    """Where all randomness begins: the same seed and data give the same run."""
+    """Where all randomness begins: the same seed and data give the same run, to the last bit if
+    `threads` is given."""
     budget: Free[
         Annotated[str, Field(pattern=BUDGET, examples=["45m", "1h 30m", "8000 steps", "20 epochs"])]
     ] = ""
@@ -499,7 +500,8 @@ class TrainConfig(Settings):
     """Keep the attention of all heads on three short examples at every validation, for `clearhead
     look --film`."""
     threads: Annotated[int, Field(ge=0, le=4_096)] = 0
-    """CPU threads; 0: as many as torch takes by itself. Another number gives other last bits."""
+    """CPU threads; 0: as many as torch takes, and others where a trial on the way shows that they
+    are faster. Another number gives other last bits."""
     device: Annotated[
         str,
         Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", examples=["auto", "cpu", "mps", "cuda:0"]),

@@ -164,7 +164,7 @@ def tiny_job(
     """A job that trains in milliseconds; settings of TrainConfig and fields of Job may be given."""
     fields = {
         name: job.pop(name)
-        for name in ("batches", "loss", "judge", "seconds", "corrections", "stop")
+        for name in ("batches", "loss", "judge", "seconds", "corrections", "thread_changes", "stop")
         if name in job
     }
     return Job(
@@ -172,7 +172,7 @@ def tiny_job(
             "model": tiny_model(**(model or {})),
             "batches": SomePairs(),
             "loss": next_token_loss(0.1),
-            "config": TrainConfig(**{"validate_every": 2, **job}),
+            "config": TrainConfig(**{"validate_every": 2, "threads": 1, **job}),
             "steps": steps,
             "judge": judge(),
             "keeper": keeper if keeper is not None else MemoryKeeper(),

@@ -29,6 +29,7 @@ from clearhead.training import (
     Samples,
     StepReport,
     Stopped,
+    ThreadChange,
     Validation,
 )
 from clearhead.training.plan import Plan, duration
@@ -87,7 +88,9 @@ class Display:
     def sentence(self, report: Plan | Report) -> str | None:
         """The sentence for a report that deserves one."""
         match report:
-            case Plan() | Validation() | Note() | Stopped(signal=None):
+            case (
+                Plan() | Validation() | Note() | Stopped(signal=None) | ThreadChange(is_faster=True)
+            ):
                 return str(report)
             case Correction() if not 1 / 2 < report.steps / max(1, self.steps_told) < 2:
                 pace = "faster" if report.steps > self.steps_told else "slower"

@@ -119,6 +119,9 @@ class RunPlan(Checked):
 
     With no progress, a run that had ended began another course from its last weights."""
 
+    threads: tuple[tuple[Count, Annotated[int, Field(ge=1, le=4_096)]], ...] = ()
+    """Each: the step, and the threads that compute from then on."""
+
     @property
     def total(self) -> int:
         return self.corrections[-1][2] if self.corrections else self.steps

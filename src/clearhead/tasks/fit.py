@@ -46,6 +46,7 @@ from clearhead.training import (
     Note,
     Ranks,
     Report,
+    ThreadChange,
     Validation,
     gathered,
     joined_ranks,
@@ -196,6 +197,7 @@ def go_on(
             keeper=folder.checkpoints,
             seconds=None if seconds is None else seconds - (time.monotonic() - begin),
             corrections=tuple(Correction(*each) for each in plan.corrections),
+            thread_changes=tuple(ThreadChange(*each) for each in plan.threads),
             ranks=ranks,
             stop=stop,
         )
@@ -392,6 +394,10 @@ def recorded(job: Job, folder: RunFolder, plan: RunPlan, notes: list[Note]) -> I
                 if isinstance(report, Correction) and report not in job.corrections:
                     made = (report.step, report.progress, report.steps)
                     plan = plan.model_copy(update={"corrections": (*plan.corrections, made)})
+                    folder.write_plan(plan)
+                if isinstance(report, ThreadChange) and report not in job.thread_changes:
+                    change = report.step, report.threads
+                    plan = plan.model_copy(update={"threads": (*plan.threads, change)})
                     folder.write_plan(plan)
                 if isinstance(report, Chosen):  # in the log when it is done: the run has ended
                     config = job.judge.calibrated(job.model.eval(), folder.config())

@@ -12,6 +12,7 @@ from clearhead.training.loss import (
     smoothed_cross_entropy,
     total_loss,
 )
+from clearhead.training.pace import ThreadChange
 from clearhead.training.state import (
     Chosen,
     Correction,
@@ -29,7 +30,7 @@ from clearhead.training.update import Ranks, joined_ranks
 
 __all__ = [
     "Chosen", "Correction", "Job", "Judge", "Loss", "Note", "Ranks", "Report", "Samples", "Saved",
-    "StepReport", "Stopped", "Validation", "gathered", "joined_ranks", "label_loss",
+    "StepReport", "Stopped", "ThreadChange", "Validation", "gathered", "joined_ranks", "label_loss",
     "masked_token_loss", "mean_loss", "mean_weights", "next_token_loss", "smoothed_cross_entropy",
     "stop_on_signals", "total_loss", "train", "worded",
 ]  # fmt: skip

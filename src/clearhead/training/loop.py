@@ -14,9 +14,11 @@ import torch
 from clearhead.config import TrainConfig
 from clearhead.data.batches import Batch, Batches
 from clearhead.data.order import mix
+from clearhead.machine import n_processors
 from clearhead.model import Model, build
 from clearhead.training.loss import Judge, Loss
 from clearhead.training.optimizer import freeze, optimizers, rate_factor
+from clearhead.training.pace import Pace, ThreadChange
 from clearhead.training.state import (
     Chosen,
     Correction,
@@ -86,6 +88,8 @@ class Job:
     """Time there is: the number of steps is corrected to fit it."""
     corrections: tuple[Correction, ...] = ()
     """Corrections that an interrupted run has made, to be made again at the same steps."""
+    thread_changes: tuple[ThreadChange, ...] = ()
+    """Likewise the changes of the number of threads."""
     ranks: Ranks = field(default_factory=Ranks)
     stop: StopFlag = field(default_factory=StopFlag)
 
@@ -122,6 +126,7 @@ def train(job: Job) -> Iterator[Report]:
             yield run.save()
             yield Stopped(run.step, "a signal asked for it", job.stop.signal or signal.SIGTERM)
             return
+        yield from run.choose_threads(outcome.tokens)
         yield from run.correct_course()
         yield from run.validate_if_due()
         if run.is_due(job.config.save_every or job.validate_every):
@@ -147,6 +152,7 @@ class Run:
             MovingAverage(job.model, job.config.ema) if job.config.ema else None,
         )
         self.watch = Stopwatch(0.0)
+        self.pace: Pace | None = None
 
     @property
     def step(self) -> int:
@@ -156,6 +162,8 @@ class Run:
         if (newest := self.job.keeper.newest()) is None:
             return
         self.state.restore(newest)
+        if made := [each for each in self.job.thread_changes if each.step <= newest.step]:
+            torch.set_num_threads(made[-1].threads)
         yield from (Note(newest.step, warning) for warning in newest.warnings)
         for what, now in self.job.circumstances().items():
             if (before := newest.state["circumstances"].get(what)) != now:
@@ -165,9 +173,9 @@ class Run:
                 )
         self.watch = Stopwatch(self.state.counters.seconds)
         # A run that had ended may have been given another course since it was saved.
-        made = tuple(each for each in self.job.corrections if each.step <= self.step)
-        if len(made) > len(self.state.course.corrections):
-            self.state.course = replace(self.state.course, corrections=made)
+        corrected = tuple(each for each in self.job.corrections if each.step <= self.step)
+        if len(corrected) > len(self.state.course.corrections):
+            self.state.course = replace(self.state.course, corrections=corrected)
             self.state.counters.waited = 0
 
     def is_over(self) -> bool:
@@ -298,6 +306,20 @@ class Run:
             )
         job.ranks.wait()
         return Saved(self.step, time.monotonic() - begin)
+
+    def choose_threads(self, tokens: int) -> Iterator[ThreadChange]:
+        """Repeat the changes made before an interruption; after them, try what is faster."""
+        job, known = self.job, [c for c in self.job.thread_changes if c.step >= self.step]
+        change = next((each for each in known if each.step == self.step), None)
+        may_choose = not job.config.threads and job.ranks.world == 1
+        if not known and may_choose and job.model.device.type == "cpu":
+            now = self.state.counters.seconds
+            self.pace = self.pace or Pace(torch.get_num_threads(), n_processors(), now)
+            change = self.pace.note(self.step, self.watch.update, tokens, now)
+        if change and change.threads != torch.get_num_threads():
+            torch.set_num_threads(change.threads)
+        if change:
+            yield change
 
     def correct_course(self) -> Iterator[Correction]:
         """Repeat the corrections made before an interruption; after them, go by the clock."""

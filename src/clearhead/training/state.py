@@ -207,11 +207,14 @@ class Stopwatch:
         self.last = time.monotonic()
         self.begin = self.last - seconds
         self.spent, self.updates, self.validation = 0.0, 0, 0.0
+        self.update = 0.0
+        """Seconds of the last update."""
 
     def note_update(self) -> float:
         """An update has ended; the answer is all the time spent on the run so far."""
         now = time.monotonic()
-        self.spent, self.updates, self.last = self.spent + now - self.last, self.updates + 1, now
+        self.update, self.last = now - self.last, now
+        self.spent, self.updates = self.spent + self.update, self.updates + 1
         return now - self.begin
 
     def note_validation(self) -> None:
