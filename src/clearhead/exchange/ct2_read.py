@@ -29,6 +29,7 @@ from clearhead.exchange.ct2 import tokens_of
 from clearhead.exchange.ct2_file import MODEL, SCALE, ModelBin, read_model_bin
 from clearhead.exchange.ct2_layout import ACTIVATIONS, places
 from clearhead.exchange.foreign import Foreign
+from clearhead.exchange.native import native_lexicon
 from clearhead.exchange.trial import GREEDY, TOLERANCES
 from clearhead.exchange.vocabularies import (
     NEVER,
@@ -36,7 +37,6 @@ from clearhead.exchange.vocabularies import (
     Lexicon,
     Order,
     json_in,
-    native,
     ordered,
 )
 from clearhead.folder import RunFolder
@@ -172,7 +172,7 @@ def lexicon_of(folder: Path, around: Path, settings: Given, held: ModelBin) -> L
         for side, tokenizer in (("source", source), ("target", target)):
             if vocabulary(folder, side) != tokens_of(tokenizer):
                 raise ExchangeError(f"{folder / TOKENIZER} is not the model's tokenizer.", ADVICE)
-        return native((source, target))
+        return native_lexicon((source, target))
     sides = []
     for side in ("source", "target"):
         tokens = vocabulary(folder, side)
