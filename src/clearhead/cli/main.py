@@ -3,6 +3,7 @@
 Verbs import what they need when they run, so that `clearhead --help` is instant.
 """
 
+import errno
 import sys
 from collections.abc import Sequence
 from itertools import takewhile
@@ -19,10 +20,19 @@ from clearhead.cli.lab import lab
 from clearhead.cli.look import look
 from clearhead.cli.runs import average, info, rm, runs, verify
 from clearhead.cli.serve import serve
+from clearhead.cli.streams import (
+    begin_in_utf8,
+    ended_by_signals,
+    leave_quietly,
+    prepare_streams,
+)
 from clearhead.cli.train import demo, pretrain, train
 from clearhead.cli.translate import classify, embed, fill, translate
 from clearhead.cli.verb import Verb, Verbs
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, DiskError, shown
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+"""What the system says when nothing more can be written."""
 
 app = typer.Typer(
     name="clearhead",
@@ -63,29 +73,58 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 fine, 1 your input or a mistake of the program, 2 usage, 3 loss not finite, 4 disk,
     5 folder in use by another process, 130 stopped by Ctrl-C, 143 by SIGTERM.
     """
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments is None:
+        begin_in_utf8()
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        prepare_streams()
+        with ended_by_signals():
+            code = exit_code(given)
+            sys.stdout.flush()
+    except BrokenPipeError:
+        leave_quietly()
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except SystemExit as stop:  # a signal, while nothing was being done
+        return int(stop.code or 0)
+    except Exception as error:
+        if "--debug" in takewhile(lambda argument: argument.startswith("-"), given):
+            raise
+        told = explained(error)
+        sys.stderr.write(f"clearhead: {told.whole}\n")
+        return told.exit_code
+    return code
+
+
+def exit_code(arguments: Sequence[str]) -> int:
     try:
         app(arguments, prog_name="clearhead")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
-    except Exception as error:
-        if "--debug" in takewhile(lambda argument: argument.startswith("-"), arguments):
-            raise
-        sys.stderr.write(f"clearhead: {message_of(error)}\n")
-        return error.exit_code if isinstance(error, ClearheadError) else 1
     return 0
 
 
-def message_of(error: Exception) -> str:
+def explained(error: Exception) -> ClearheadError:
     """What is wrong and what to do; an error that nobody foresaw is the program's mistake."""
     if isinstance(error, ClearheadError):
-        return error.whole
-    if isinstance(error, OSError) and error.filename is not None:
-        return (
-            f"{error.filename}: {error.strerror}.\n"
-            f"Name a place that is there and that you may read and write."
+        return error
+    if isinstance(error, OSError) and error.strerror:
+        is_full = error.errno in FULL
+        stream = "standard output" if is_full else "the system"
+        place = stream if error.filename is None else shown(str(error.filename), 200)
+        if is_full:
+            return DiskError(f"{place}: {error.strerror}.", "Make room there.")
+        return ClearheadError(
+            f"{place}: {error.strerror}.",
+            "Name a place that is there and that you may read and write.",
         )
-    return (
-        f"a mistake of the program, not yours: {type(error).__name__}: {error}\n"
-        f"See where with: clearhead --debug …"
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        return ClearheadError(
+            "This needs more memory than there is.",
+            "Give it less at once: shorter text, a smaller beam, batch or model.",
+        )
+    return ClearheadError(
+        f"a mistake of the program, not yours: {type(error).__name__}: {error}",
+        "See where with: clearhead --debug …",
     )

@@ -1,0 +1,92 @@
+"""What the system gives a program to run with: streams that may be closed or poor, signals."""
+
+import codecs
+import locale
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
+from typing import NoReturn, TextIO
+
+from clearhead.errors import DiskError
+
+PLAIN = {
+    "…": "...",
+    "→": "->",
+    "←": "<-",
+    "·": "-",
+    "–": "-",
+    "—": "-",
+    "●": "o",
+    "✗": "x",
+    "−": "-",
+}
+"""Signs that a terminal without Unicode is shown in letters; of others it gets a question mark."""
+ENDING = ("SIGTERM", "SIGHUP")
+"""Signals that end the program; Ctrl-C (SIGINT) is Python's own."""
+
+
+def begin_in_utf8() -> None:
+    """Begin again in UTF-8, if the locale made Python read arguments and file names otherwise."""
+    if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
+
+
+def prepare_streams() -> None:
+    """Have three streams that can be used: UTF-8 whatever the locale, or plain on a poor terminal."""
+    codecs.register_error("plain", in_plain_signs)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None and number != 1:
+            setattr(sys, name, opened_on_nothing(number))
+        elif isinstance(stream, TextIOWrapper) and number == 0:
+            if stream.isatty():  # what is typed; other input is read as bytes
+                stream.reconfigure(errors="replace")
+        elif isinstance(stream, TextIOWrapper):
+            is_poor = stream.isatty() and codecs.lookup(locale.getencoding()).name != "utf-8"
+            encoding, errors = ("ascii", "plain") if is_poor else ("utf-8", "backslashreplace")
+            stream.reconfigure(encoding=encoding, errors=errors)
+    if sys.stdout is None:
+        raise DiskError("Standard output is closed.", "Let results go somewhere: > FILE")
+
+
+def opened_on_nothing(number: int) -> TextIO:
+    """A stream in the place of a closed one, whose number no file may get."""
+    descriptor = os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
+    return os.fdopen(descriptor, "r" if number == 0 else "w", encoding="utf-8")
+
+
+def in_plain_signs(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError), "it is for writing only"
+    found = error.object[error.start : error.end]
+    return "".join(PLAIN.get(sign, "?") for sign in found), error.end
+
+
+def leave_quietly() -> None:
+    """Nobody reads the output any more: have what is still unwritten go nowhere at the exit."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno())
+    os.close(nothing)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """While inside, signals that end the program unwind it as an exit does: nothing half done stays."""
+
+    def leave(number: int, _frame: object) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = [getattr(signal, name) for name in ENDING if is_main and hasattr(signal, name)]
+    ours = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
