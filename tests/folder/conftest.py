@@ -57,8 +57,27 @@ def checkpoint_of(step: int) -> tuple[int, dict[str, dict[str, Tensor]], dict[st
     return (
         step,
         {"weights": weights(step), "optimizer": moments},
-        {"step": step, "rate": 0.1 + step},
+        state_of(step),
     )
+
+
+def state_of(step: int) -> dict[str, object]:
+    """The numbers of a checkpoint as training saves them."""
+    counters = {
+        "step": step,
+        "tokens": 7 * step,
+        "batches": step,
+        "seconds": 0.1 + step,
+        "best": None,
+    }
+    rest = {"best_step": None, "waited": 0, "validated": 0, "splits": 1, "skipped": 0}
+    return {
+        "counters": counters | rest,
+        "steps": 100,
+        "corrections": (),
+        "average_updates": 0,
+        "circumstances": {"torch": "2", "threads": 1, "processes": 1},
+    }
 
 
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:

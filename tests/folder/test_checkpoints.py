@@ -13,7 +13,7 @@ from clearhead import tensors
 from clearhead.errors import ClearheadError, FolderError, ModelFileError
 from clearhead.folder import RunFolder
 
-from .conftest import checkpoint_of, is_whole
+from .conftest import checkpoint_of, is_whole, state_of
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_exchanged_folders_are_refused(saved):
 
 def test_fifty_good_checkpoints_raise_no_false_alarm(run):
     for step in range(1, 51):
-        run.checkpoints.save(step, {"weights": {"x": torch.randn(step)}}, {"loss": random.random()})
+        run.checkpoints.save(step, {"weights": {"x": torch.randn(step)}}, state_of(step))
         newest = RunFolder(run.path).checkpoints.newest()
         assert (newest.step, newest.warnings) == (step, ())
     assert len(RunFolder(run.path).checkpoints.steps()) == 50

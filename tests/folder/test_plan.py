@@ -21,7 +21,7 @@ LOG = [
         "new": ["c"],
         "known_tokens": 0.5,
     },
-    {"kind": "step", "step": 1, "loss": 2.0, "seconds": 0.1},
+    {"kind": "step", "step": 1, "epoch": 0.1, "loss": 2.0, "seconds": 0.1},
     {"kind": "correction", "step": 10, "progress": 0.1, "steps": 120},
     {"kind": "correction", "step": 20, "progress": 0.25, "steps": 90},
 ]

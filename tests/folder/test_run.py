@@ -17,7 +17,16 @@ from clearhead.folder.run import empty_model, least_bytes
 from clearhead.model import Transformer
 from clearhead.text import Tokenizer
 
-from .conftest import CONFIG, TOKENIZER, checkpoint_of, is_whole, same, strays, weights
+from .conftest import (
+    CONFIG,
+    TOKENIZER,
+    checkpoint_of,
+    is_whole,
+    same,
+    state_of,
+    strays,
+    weights,
+)
 
 OTHER = Tokenizer.learn(["quite another text"] * 5, TokenizerConfig(method="characters"))
 
@@ -72,7 +81,7 @@ def test_tensors_that_share_memory_or_are_not_contiguous_are_saved_as_they_look(
         "turned": whole.T,
         "every other": whole[:, ::2],
     }
-    run.checkpoints.save(1, {"average": tensors}, {})
+    run.checkpoints.save(1, {"average": tensors}, state_of(1))
     assert same(run.checkpoints.newest().tensors("average"), tensors)
 
 
@@ -84,7 +93,7 @@ def test_every_kind_of_number_is_saved_and_loaded(run, dtype):
         shape: torch.ones(eval(shape), dtype=getattr(torch, dtype))
         for shape in ("()", "(0,)", "3", "(2, 0, 3)")
     }
-    run.checkpoints.save(1, {"optimizer": tensors}, {})
+    run.checkpoints.save(1, {"optimizer": tensors}, state_of(1))
     assert same(run.checkpoints.newest().tensors("optimizer"), tensors)
 
 

@@ -10,6 +10,7 @@ from clearhead.errors import DataError, FolderError
 from clearhead.folder import RunFolder
 from clearhead.tasks import Classifier
 from clearhead.tasks.runs import average
+from folder.conftest import state_of
 from tasks.small import small_config, trained, write_reviews
 
 
@@ -56,7 +57,7 @@ def test_card_and_temperature_are_those_of_the_mean(run: RunFolder) -> None:
 
 def test_a_worse_mean_changes_nothing(run: RunFolder) -> None:
     step = run.checkpoints.steps()[-1] + 1
-    run.checkpoints.save(step, {"weights": random_weights(run, 5.0)}, {})
+    run.checkpoints.save(step, {"weights": random_weights(run, 5.0)}, state_of(step))
     before = content(run)
     found = average(run.path, last=1)
     assert found.steps == (step,)
@@ -75,7 +76,7 @@ def test_it_is_told_when_there_are_fewer_checkpoints_than_asked_for(
 def test_what_cannot_be_measured_is_not_replaced(run: RunFolder) -> None:
     before = content(run)
     (run.path.parent / "reviews.tsv").unlink()
-    with pytest.raises(DataError, match="There is no file"):
+    with pytest.raises(DataError, match="there is no such file"):
         average(run.path)
     assert content(run) == before
 

@@ -27,6 +27,7 @@ from clearhead.disk import (
     read_inside,
 )
 from clearhead.errors import ClearheadError, FolderError, shown
+from clearhead.folder.history import SavedState
 from clearhead.tensors import read_tensors, write_tensors
 
 MANIFEST, STATE = "manifest.json", "state.json"
@@ -67,13 +68,10 @@ class Checkpoint:
         content = read_inside(self.root, f"{self.name}/{STATE}", MAX_STATE)
         if hashlib.sha256(content).hexdigest() != self.files[STATE][1]:
             raise self.damaged(STATE, "its SHA-256 is not that of the manifest")
-        try:
-            state = json.loads(content)
-        except (RecursionError, ValueError):
-            state = None
-        if not isinstance(state, dict):
-            raise self.damaged(STATE, "it is not a JSON object")
-        return state
+        state = SavedState.parsed(content, self.path / STATE)
+        if state.counters.step != self.step:
+            raise self.damaged(STATE, f"it is of step {state.counters.step}")
+        return state.model_dump()
 
     def tensors(self, name: str) -> dict[str, Tensor]:
         file = f"{name}.safetensors"

@@ -1,6 +1,7 @@
-"""What a run keeps about itself: its log of reports, and the plan it was begun with.
+"""What a run keeps about itself: its log of reports, the plan it was begun with, saved counters.
 
-The plan, plan.json, also says what was taken over from another run, and how it was corrected.
+Each file has a schema (pydantic), whose bounds are checked before any of it is believed. The plan,
+plan.json, also says what was taken over from another run, and how it was corrected.
 """
 
 import json
@@ -9,13 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AllowInfNan, BaseModel, ConfigDict, Field, ValidationError
 
 from clearhead.disk import UNTRUSTED, atomic_file, disk_errors, open_inside
 from clearhead.errors import FolderError, shown
 
 MAX_LINE = 2**20
 Count = Annotated[int, Field(ge=0, le=2**53)]
+Step = Annotated[int, Field(ge=0, le=2_000_000_000)]
+Seconds = Annotated[float, Field(ge=0, le=1e10)]
+Name = Annotated[str, Field(max_length=1_000)]
+Measured = Annotated[float | None, Field(ge=-1e300, le=1e300)]
+"""A number that may not have been finite: then the log has null."""
 
 
 class Log:
@@ -43,10 +49,14 @@ class Log:
                     return
                 try:
                     report = json.loads(line)
-                except (ValueError, RecursionError):
-                    report = None
-                if not isinstance(report, dict) or not isinstance(report.get("step", 0), int):
-                    raise FolderError(f"{self.path}:{number} is not a report.", "Remove the line.")
+                    if not isinstance(report, dict):
+                        raise ValueError
+                    LINES.get(report.get("kind", ""), Line).model_validate_json(line)
+                except (ValueError, TypeError, RecursionError) as error:
+                    raise FolderError(
+                        f"{self.path}:{number} is not a report{complaint(error)}.",
+                        "Remove the line.",
+                    ) from None
                 yield report
 
     def cut(self, step: int) -> None:
@@ -77,12 +87,101 @@ class Checked(BaseModel):
         try:
             return cls.model_validate_json(content)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = ".".join(map(str, first["loc"])) or "the whole"
             raise FolderError(
-                f"{path} is damaged: {shown(place)}: {shown(first['msg'], 200)}.",
+                f"{path} is damaged{complaint(error)}.",
                 "Copy it again from where it is undamaged.",
             ) from None
+
+
+def complaint(error: Exception) -> str:
+    """Pydantic's first complaint, after a colon: where it is, and what is wrong."""
+    if not isinstance(error, ValidationError):
+        return ""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"])) or "the whole"
+    return f": {shown(place)}: {shown(first['msg'], 200)}"
+
+
+class Line(Checked):
+    """A line of a log; each kind of report asks for more."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: Name = ""
+    step: Step = 0
+
+
+class NoteLine(Line):
+    step: Step
+    text: Annotated[str, Field(max_length=100_000)]
+
+
+class StepLine(Line):
+    step: Step
+    epoch: Annotated[float, Field(ge=0, le=1e12)]
+    loss: Measured
+    seconds: Seconds
+
+
+class ValidationLine(Line):
+    step: Step
+    loss: Measured
+    perplexity: Measured
+
+
+class ChosenLine(Line):
+    step: Step
+    weights: Name
+    scores: Annotated[dict[Name, Measured], Field(min_length=1, max_length=100)]
+    name: Name = "loss"
+
+
+LINES: dict[str, type[Line]] = {
+    "note": NoteLine,
+    "step": StepLine,
+    "validation": ValidationLine,
+    "chosen": ChosenLine,
+}
+"""What is read again of each kind of report, and must be there."""
+
+
+class SavedCorrection(Checked):
+    step: Step
+    progress: Annotated[float, Field(ge=0, le=1)]
+    steps: Step
+
+
+class SavedCounters(Checked):
+    """What the loop had counted when a checkpoint was saved."""
+
+    step: Step
+    tokens: Count
+    batches: Count
+    seconds: Seconds
+    best: Annotated[float, AllowInfNan()] | None
+    best_step: Step | None
+    waited: Step
+    validated: Step
+    splits: Annotated[int, Field(ge=1, le=1_024)]
+    skipped: Step
+
+
+class Circumstances(Checked):
+    """What else the last bits of the weights depended on."""
+
+    torch: Name
+    threads: Count
+    processes: Count
+
+
+class SavedState(Checked):
+    """All of a checkpoint that is not a tensor: its state.json."""
+
+    counters: SavedCounters
+    steps: Step
+    corrections: Annotated[tuple[SavedCorrection, ...], Field(max_length=100_000)]
+    average_updates: Count
+    circumstances: Circumstances
 
 
 class Inheritance(Checked):
@@ -102,9 +201,9 @@ class Inheritance(Checked):
 class RunPlan(Checked):
     """What was planned for a run, and why. The settings that were chosen stand in its config."""
 
-    steps: Count
+    steps: Step
     """Updates that there were to be; `corrections` may have changed that."""
-    seconds: float | None
+    seconds: Seconds | None
     """The time there was to be; None: a number of updates was given, and time changes nothing."""
     reasons: tuple[str, ...]
     """Why the settings are what they are, for people."""
@@ -114,7 +213,7 @@ class RunPlan(Checked):
     baseline: str = ""
     """What a model without a network reaches on the validation examples, where it was measured."""
     inherited: Inheritance | None = None
-    corrections: tuple[tuple[Count, float, Count], ...] = ()
+    corrections: tuple[tuple[Step, Annotated[float, Field(ge=0, le=1)], Step], ...] = ()
     """Each: the step, the progress at that step (from 0 to 1), and the updates from then on.
 
     With no progress, a run that had ended began another course from its last weights."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from clearhead.config import Config, ModelConfig, config_from_toml, to_toml
+from clearhead.config import Config, ModelConfig, config_from_toml, to_toml, whole_number
 from clearhead.disk import (
     STRAY,
     atomic_file,
@@ -148,7 +148,13 @@ class RunFolder:
         """What the run was begun with, and how it was corrected; earlier versions logged it."""
         if os.path.lexists(self.path / PLAN):
             return RunPlan.parsed(read_inside(self.path, PLAN, MAX_PLAN), self.path / PLAN)
-        return plan_in_log(self.log.lines(), self.config().train.max_steps or 0, self.log.path)
+        found = plan_in_log(self.log.lines(), self.config().train.max_steps or 0, self.log.path)
+        if not found.examples and self.checkpoints.path.is_dir():
+            raise FolderError(
+                f"{self.path / PLAN} is missing, and with it what the run was begun with.",
+                "Take it from where the run was whole.",
+            )
+        return found
 
     def write_plan(self, plan: RunPlan) -> None:
         self.write(PLAN, plan.model_dump_json(indent=1) + "\n")
@@ -243,8 +249,8 @@ class RunFolder:
         steps = self.checkpoints.steps()
         if name == "last" and steps:
             return self.checkpoints.open(steps[-1])
-        if name.isdecimal() and int(name) in steps:
-            return self.checkpoints.open(int(name))
+        if (step := whole_number(name)) in steps:
+            return self.checkpoints.open(step)
         raise FolderError(
             f"{self.path} has no checkpoint {shown(name)}.",
             f"There are: {', '.join(['last', *map(str, steps)]) if steps else 'none'}.",

@@ -1,18 +1,24 @@
 """Heads forming: the attention of every head on the same few sentences, all through training."""
 
 import base64
+import json
+import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from jaxtyping import Float, UInt8
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from clearhead.errors import FolderError
-from clearhead.look.labelled import patterns, replayed
+from clearhead.errors import FolderError, shown
+from clearhead.look.labelled import axes_of, patterns, replayed
 from clearhead.model import Model
 
+Id = Annotated[int, Field(ge=0, le=2_000_000)]
+Size = Annotated[int, Field(ge=1, le=1_024)]
+AttentionPath = Annotated[str, Field(pattern=r"^(encoder|decoder)\.\d{1,3}\.(self|cross)$")]
 LONGEST = 12
 """Tokens of a probe: short enough that a frame of all heads is some kilobytes."""
 
@@ -61,33 +67,84 @@ def shot(model: Model, probe: Probe) -> dict[str, Any]:
     }
 
 
-def film_of(lines: Iterable[Mapping[str, Any]], number: int = 0) -> Film:
-    found = [line for line in lines if line["kind"] == "frame" and len(line["probes"]) > number]
+class StoredShot(BaseModel):
+    """One probe in a line of film.jsonl; its shapes are those that its ids have."""
+
+    model_config = ConfigDict(strict=True)
+
+    source: tuple[Id, ...]
+    target: tuple[Id, ...]
+    shapes: Annotated[dict[AttentionPath, tuple[Size, Size, Size]], Field(min_length=1)]
+    patterns: str
+
+    @model_validator(mode="after")
+    def check_shapes(self) -> Self:
+        for path, (_, *asking_and_seen) in self.shapes.items():
+            _, *axes = axes_of(f"{path}.pattern")
+            if asking_and_seen != [len(getattr(self, axis)) for axis in axes]:
+                raise ValueError(f"{path} has not the shape of its tokens")
+        return self
+
+
+class StoredFrame(BaseModel):
+    """A line of film.jsonl."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    kind: Literal["frame"]
+    step: Annotated[int, Field(ge=0, le=2**53)]
+    loss: float
+    probes: Annotated[tuple[StoredShot, ...], Field(max_length=100)]
+
+
+def film_of(lines: Iterable[Mapping[str, Any]], number: int = 0, name: object = "the film") -> Film:
+    """The film of a probe, from the lines of a log that `name` tells in errors."""
+    frames = [stored_frame(line, f"{name}:{place}") for place, line in enumerate(lines, 1)]
+    found = [frame for frame in frames if len(frame.probes) > number]
     if not found:
         raise FolderError(
             "No film was made of this run: it has no probes.", "Train with train.film = true."
         )
-    shots = [line["probes"][number] for line in found]
-    frames = [unpacked(shot) for shot in shots]
+    shots = [frame.probes[number] for frame in found]
+    if any(shot.shapes != shots[0].shapes for shot in shots):
+        raise damaged(name, "its frames have different shapes")
+    unpacked_shots = [unpacked(shot, name) for shot in shots]
     return Film(
-        probe=Probe(tuple(shots[0]["source"]), tuple(shots[0]["target"])),
-        steps=tuple(line["step"] for line in found),
-        losses=tuple(line["loss"] for line in found),
+        probe=Probe(shots[0].source, shots[0].target),
+        steps=tuple(frame.step for frame in found),
+        losses=tuple(frame.loss for frame in found),
         patterns={
-            path: np.stack([frame[path] for frame in frames]).astype(np.float32) / 255
-            for path in frames[0]
+            path: np.stack([each[path] for each in unpacked_shots]).astype(np.float32) / 255
+            for path in unpacked_shots[0]
         },
     )
 
 
-def unpacked(shot: Mapping[str, Any]) -> dict[str, UInt8[np.ndarray, "H T S"]]:
+def stored_frame(line: Mapping[str, Any], place: str) -> StoredFrame:
+    try:
+        return StoredFrame.model_validate_json(json.dumps(line))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the whole"
+        raise damaged(place, f"{shown(where)}: {shown(first['msg'], 200)}") from None
+
+
+def damaged(place: object, reason: str) -> FolderError:
+    return FolderError(
+        f"{place}: a frame of the film is damaged: {reason}.",
+        "Delete the film's file in the run folder; the model does not need it.",
+    )
+
+
+def unpacked(shot: StoredShot, name: object) -> dict[str, UInt8[np.ndarray, "H T S"]]:
     """The patterns in a line, from 0 to 255, which must be as large as it says."""
-    sizes = [int(np.prod(shape)) for shape in shot["shapes"].values()]
-    content = zlib.decompressobj().decompress(base64.b64decode(shot["patterns"]), sum(sizes) + 1)
+    sizes = [math.prod(shape) for shape in shot.shapes.values()]
+    try:
+        packed = base64.b64decode(shot.patterns, validate=True)
+        content = zlib.decompressobj().decompress(packed, sum(sizes) + 1)
+    except (ValueError, zlib.error) as error:
+        raise damaged(name, shown(str(error))) from None
     if len(content) != sum(sizes):
-        raise FolderError(
-            "A frame of the film is damaged.",
-            "Delete the film's file in the run folder; the model does not need it.",
-        )
+        raise damaged(name, "it has not as many numbers as it says")
     parts = iter(np.split(np.frombuffer(content, np.uint8), np.cumsum(sizes)[:-1]))
-    return {path: next(parts).reshape(shape) for path, shape in shot["shapes"].items()}
+    return {path: next(parts).reshape(shape) for path, shape in shot.shapes.items()}
