@@ -421,7 +421,8 @@ def test_only_settings_that_no_update_depends_on_may_change():
     )  # fmt: skip
     others = {path for path in free if not path.startswith("decode.")}
     languages = {"data.source_language", "data.target_language"}
-    assert others == {"data.cache_size", *languages, *(f"train.{name}" for name in train)}
+    files = {"data.files", "data.validation_files"}
+    assert others == {"data.cache_size", *languages, *files, *(f"train.{name}" for name in train)}
 
 
 def test_every_text_that_has_a_form_has_examples_of_it():

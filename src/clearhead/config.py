@@ -25,12 +25,16 @@ Width = Annotated[int, Field(ge=1, le=65_536)]
 Vocabulary = Annotated[int, Field(ge=1, le=2_000_000)]
 Length = Annotated[int, Field(ge=1, le=1_000_000)]
 Count = Annotated[int, Field(ge=0, le=2_000_000_000)]
+OutputLength = Annotated[int, Field(ge=0, le=100_000)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 
-NUMBER = r"\d+(?:\.\d+)?"
+MOST_DIGITS = 9
+NUMBER = rf"[0-9]{{1,{MOST_DIGITS}}}(?:\.[0-9]{{1,{MOST_DIGITS}}})?"
 TIME = r"(?:s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)"
 BUDGET = rf"^(?:{NUMBER}\s*(?:steps?|epochs?)|{NUMBER}\s*{TIME}(?:\s*{NUMBER}\s*{TIME})*)?\s*$"
+COLDEST = 0.001
+"""The lowest temperature of a draw; below, dividing by it leaves the numbers that a computer has."""
 RETIRED = (("data", "weights"), ("tokenizer", "languages"))
 """Settings that never had an effect and are gone; older files still hold them, empty."""
 
@@ -325,9 +329,9 @@ class TokenizerConfig(Settings):
 class DataConfig(Settings):
     """What is read and how it is cut into batches."""
 
-    files: Annotated[tuple[str, ...], Field(strict=False, max_length=10_000)] = ()
+    files: Free[Annotated[tuple[str, ...], Field(strict=False, max_length=10_000)]] = ()
     """The training files, seen from the run folder."""
-    validation_files: Annotated[tuple[str, ...], Field(strict=False, max_length=10_000)] = ()
+    validation_files: Free[Annotated[tuple[str, ...], Field(strict=False, max_length=10_000)]] = ()
     """Files to validate on; absent: a share of the training examples is held out."""
     columns: Annotated[tuple[str, ...], Field(strict=False, max_length=2)] = ()
     """Columns of tables to read, by name or by number from 1: source and target, text and label;
@@ -366,9 +370,18 @@ class LabelConfig(Settings):
     weights: Annotated[tuple[Positive, ...], Field(strict=False, max_length=1_000)] = ()
     """How much each label counts in training, in the order of the names; written by training when
     balanced."""
-    temperature: Positive = 1.0
+    temperature: Annotated[float, Field(ge=0.001, le=1_000)] = 1.0
     """What scores are divided by so that probabilities are calibrated; fitted on the validation set by
     training."""
+
+    @model_validator(mode="after")
+    def each_name_has_a_weight(self) -> Self:
+        if self.names and self.weights and len(self.names) != len(self.weights):
+            raise ConfigError(
+                f"labels.weights has {len(self.weights)} values for {len(self.names)} labels.",
+                "Give one for each label, in the order of their names, or labels.balance = true.",
+            )
+        return self
 
 
 class DecodeConfig(Settings):
@@ -384,16 +397,16 @@ class DecodeConfig(Settings):
     n_best: Annotated[int, Field(ge=1, le=1_000)] = 1
     """Outputs per input, best first; at most as many as the beam is wide, unless they are drawn at
     random."""
-    min_length: Count = 0
+    min_length: OutputLength = 0
     """Tokens before an output may end."""
-    max_extra: Count = 50
+    max_extra: OutputLength = 50
     """An output may be this many tokens longer than its input."""
-    max_length: Length | None = None
+    max_length: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Tokens after which an output is cut off, its end included; absent: those of the input and
     max_extra."""
     no_repeat_ngram: Annotated[int, Field(ge=0, le=1_000)] = 0
     """No run of this many tokens appears twice in an output; 0: all may."""
-    repetition_penalty: Annotated[float, Field(gt=0, le=100)] = 1.0
+    repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] = 1.0
     """Log-probabilities of tokens that were already written are multiplied by this; above 1 they
     are avoided."""
     temperature: Annotated[float, Field(ge=0, le=100)] = 0.0
@@ -416,6 +429,15 @@ class DecodeConfig(Settings):
     """Look for loops, absurd lengths and unread input; decode such an output again, and say so."""
 
     @model_validator(mode="after")
+    def a_draw_is_no_search(self) -> Self:
+        if 0 < self.temperature < COLDEST:
+            raise ConfigError(
+                f"decode.temperature = {self.temperature} leaves nothing to chance.",
+                f"Use 0 to search for the best output, or {COLDEST} and above.",
+            )
+        return self
+
+    @model_validator(mode="after")
     def the_best_are_in_the_beam(self) -> Self:
         if self.n_best > self.beam and not self.temperature:
             raise ConfigError(
@@ -433,7 +455,14 @@ class TrainConfig(Settings):
     """Where all randomness begins: the same seed and data give the same run, to the last bit if
     `threads` is given."""
     budget: Free[
-        Annotated[str, Field(pattern=BUDGET, examples=["45m", "1h 30m", "8000 steps", "20 epochs"])]
+        Annotated[
+            str,
+            Field(
+                pattern=BUDGET,
+                max_length=100,
+                examples=["45m", "1h 30m", "8000 steps", "20 epochs"],
+            ),
+        ]
     ] = ""
     """How long to train: "45m", "1h 30m", "8000 steps", "20 epochs"; absent: enough for the amount
     of data."""
@@ -660,6 +689,11 @@ SYNONYMS = {
     "num_beams": "beam",
 }
 """What settings are called elsewhere."""
+
+
+def whole_number(text: str) -> int | None:
+    """The number that a person has written in digits; None, if it is none or beyond all use."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

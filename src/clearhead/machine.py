@@ -3,6 +3,7 @@
 import ctypes
 import os
 import platform
+import resource
 import subprocess
 import sys
 from functools import cache
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from clearhead.errors import ConfigError, DiskError
+from clearhead.errors import ConfigError, DiskError, shown
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEEP = 2**30
@@ -54,12 +55,34 @@ def cache_folder() -> Path:
 
 
 def device_for(name: str) -> torch.device:
-    """The device of that name; for "auto", the best that is there."""
-    if name != "auto":
-        return torch.device(name)
-    if torch.cuda.is_available():
+    """The device of that name, if it is there; for "auto", the best that is."""
+    n_cuda = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    cuda = ["cuda", *(f"cuda:{number}" for number in range(n_cuda))] if n_cuda else []
+    there = [*cuda, *(["mps"] if torch.backends.mps.is_available() else []), "cpu"]
+    if name == "auto" and n_cuda:
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    if name not in ("auto", *there):
+        raise ConfigError(
+            f"train.device = {shown(name)} is not on this machine.",
+            f"There is: {', '.join(there)}.",
+        )
+    return torch.device(there[0] if name == "auto" else name)
+
+
+def free_memory() -> int:
+    """Bytes that this process may still take, as far as the system tells."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    found = [sys.maxsize]
+    if limit != resource.RLIM_INFINITY:
+        found.append(limit - in_proc("/proc/self/status", "VmSize:"))
+    found.append(in_proc("/proc/meminfo", "MemAvailable:") or sys.maxsize)
+    return max(0, min(found))
+
+
+def in_proc(path: str, name: str) -> int:
+    """A number of bytes that Linux tells; 0 elsewhere."""
+    lines = Path(path).read_text().splitlines() if Path(path).exists() else []
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(name)), 0)
 
 
 def wait_for(device: torch.device) -> None:

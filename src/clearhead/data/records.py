@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+from clearhead.config import whole_number
 from clearhead.data.lines import STDIN, Lines, is_pipe
 from clearhead.errors import DataError, shown
 from clearhead.text.vocabulary import SURROGATE
@@ -137,13 +138,14 @@ class Fields:
 
     @property
     def asked_names(self) -> tuple[str, ...]:
-        return () if all(map(str.isdecimal, self.asked)) else tuple(map(str.lower, self.asked))
+        is_name = [whole_number(each) is None for each in self.asked]
+        return tuple(map(str.lower, self.asked)) if any(is_name) else ()
 
     def numbers(self, n_cells: int) -> list[int] | None:
         """The columns asked for by number."""
         if self.asked_names or not self.asked:
             return None
-        numbers = [int(number) - 1 for number in self.asked]
+        numbers = [(whole_number(each) or 0) - 1 for each in self.asked]
         if len(numbers) != len(self.order) or not all(0 <= n < n_cells for n in numbers):
             raise DataError(
                 f"columns {', '.join(self.asked)} cannot be taken out of {n_cells} columns.",

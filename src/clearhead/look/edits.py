@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from clearhead.config import ModelConfig
+from clearhead.config import ModelConfig, whole_number
 from clearhead.errors import ConfigError, shown
 from clearhead.look.labelled import replayed, without_head
 from clearhead.look.replay import Replay
@@ -160,7 +160,8 @@ def taps_of(name: str, config: ModelConfig) -> Taps:
     """The taps of one named edit, which must reach something."""
     kind, _, rest = name.partition(":")
     at, *cell = rest.split(":")
-    path, head = ("", int(at)) if at.isdigit() else without_head(at)
+    number = whole_number(at)
+    path, head = without_head(at) if number is None else ("", number)
     scope = Scope(config, path, head)
     whole = {"one-head": head is not None, "silence": bool(at)}
     if kind == "paint" and head is not None and len(cell) == 2:
@@ -215,8 +216,8 @@ def muted(heads: list[int]) -> Edit:
 
 
 def numeral(text: str, name: str) -> int:
-    if text.isdigit():
-        return int(text)
+    if (number := whole_number(text)) is not None:
+        return number
     raise ConfigError(f"The edit {shown(name)} needs a number where it has {shown(text)}.", HELP)
 
 

@@ -101,7 +101,7 @@ class Chatbot(User):
 
     @staticmethod
     def suits(config: Config) -> bool:
-        return config.task == "chat"
+        return config.task == "chat" and config.model.writes
 
     def reply(self, text: str, decode: DecodeConfig | None = None, **options: Any) -> Reply:
         """Answer, and remember both.
@@ -250,6 +250,7 @@ class ChatTask(Task):
     """What training has to know about chat, in both of its forms."""
 
     name = "chat"
+    families = ("encoder-decoder", "decoder")
     unit = "conversations"
     enough = 50_000
 

@@ -178,6 +178,7 @@ Fine-tuning needs half."""
 
 class ClassificationTask(Task):
     name = "classification"
+    families = ("encoder",)
     unit = predicted = "texts"
     enough = 1_000
 

@@ -22,6 +22,7 @@ from clearhead.data.order import mix
 from clearhead.data.store import STORE_FORMAT, Store, chunks, prepare, temporary_store
 from clearhead.disk import sha256_of
 from clearhead.errors import ConfigError, DataError, shown
+from clearhead.folder import RunFolder
 from clearhead.machine import cache_folder
 from clearhead.tasks.task import Task, Tokenizers
 from clearhead.text import Tokenizer
@@ -118,6 +119,8 @@ class Corpus:
             [Path(os.path.relpath(folder / file)) for file in each]
             for each in (data.files, data.validation_files)
         )
+        if RunFolder(folder).exists():
+            refuse_moved(folder, (*data.files, *data.validation_files))
         self.examples = task.read(*files, columns=data.columns)
         if pipes := [path for path in self.examples.paths if is_pipe(path)]:
             raise DataError(
@@ -222,6 +225,18 @@ class Corpus:
         store, kept = temporary_store(self.validation, task.encoding, self.data.max_length)
         self.judged = kept
         return replace(task.judge(kept, store), n_examples=len(kept)), store
+
+
+def refuse_moved(folder: Path, files: Iterable[str]) -> None:
+    """Tell who goes on with a run that its files are not where they were, from where it is now."""
+    for file in files:
+        if not (folder / file).exists():
+            raise DataError(
+                f"{folder} was begun with {shown(file)}, seen from that folder, and there is no "
+                "such file.",
+                "Give the files where they are now, as at first: clearhead train FILES "
+                f"--into {folder}",
+            )
 
 
 def stamps(paths: Iterable[str]) -> list[tuple[int, int]]:

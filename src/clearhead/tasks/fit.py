@@ -31,8 +31,9 @@ from clearhead.data.lines import Progress
 from clearhead.data.store import STORE_FORMAT, Store
 from clearhead.errors import ConfigError, DataError, FolderError, NotFiniteError, shown
 from clearhead.folder import Inheritance, RunFolder, RunPlan
+from clearhead.folder.run import least_bytes
 from clearhead.look.film import frame
-from clearhead.machine import device_for, keep_freed_memory
+from clearhead.machine import device_for, free_memory, keep_freed_memory
 from clearhead.model import Model, build
 from clearhead.tasks.corpus import Corpus
 from clearhead.tasks.looking import probes
@@ -55,6 +56,10 @@ from clearhead.training import (
 )
 from clearhead.training.plan import Budget, Plan, measured_speed, parse_budget, planned
 
+COPIES = 4
+"""What training holds of each weight: itself, its gradient and two moments."""
+FEW_BATCHES = 64
+"""Batches that may be gathered for one update however few examples there are."""
 PER_TOKEN = {"tokens.weight", "source_tokens.weight", "head.tokens.weight", "head.bias"}
 
 
@@ -94,6 +99,8 @@ def request(
         raise ConfigError(
             "There is no folder to train into.", "Give one, for example: --into runs/my-model"
         )
+    if "" in (*map(str, files), *map(str, validation), str(into), str(start)):
+        raise ConfigError("A file or folder has no name.", "Name each, or leave it out.")
     data = DataConfig(**layered(given).get("data", {}))
     paths = {
         "files": [*files] or [origin / file for file in data.files],
@@ -160,6 +167,7 @@ def go_on(
     begin: float,
 ) -> Iterator[Plan | Report]:
     """Train the run that is in the folder, from its newest checkpoint or from its beginning."""
+    refuse_impossible(corpus.task, config)
     plan, made = folder.plan(), corpus.task(config, folder.tokenizers())
     # a place in the data means nothing in other data; earlier versions named them otherwise
     is_named = plan.examples.startswith(f"{STORE_FORMAT}-")
@@ -181,15 +189,17 @@ def go_on(
         yield Note(0, f"To beat: {plan.baseline}.")
     torch.manual_seed(config.train.seed)
     model = build(config.model)
-    base = started_from(config.train.start, folder.path)
-    if base and folder.checkpoints.newest() is None:
+    is_begun = folder.checkpoints.newest() is not None  # it holds all that the other run gave
+    if not is_begun and (base := started_from(config.train.start, folder.path)):
         inherited = inherit(model, base, made.tokenizers)
         plan = plan.model_copy(update={"inherited": inherited})
         yield Note(0, in_words(inherited))
+    batches = made.batches(store)
+    refuse_endless_updates(config.train, len(batches))
     with stop_on_signals() as stop:
         job = Job(
             model=model.to(device),
-            batches=made.batches(store),
+            batches=batches,
             loss=made.loss,
             config=config.train,
             steps=plan.course,
@@ -215,6 +225,7 @@ def create(
 ) -> None:
     """Make a new run folder: learn the tokenizers and choose all that is not decided."""
     task, config = corpus.task, corpus.resolve(decided)
+    refuse_impossible(task, config)
     base = started_from(config.train.start, folder.path)
     tokenizers = (
         base.tokenizers()
@@ -222,8 +233,10 @@ def create(
         else corpus.tokenizers(config.tokenizer)
     )
     config = with_vocabularies(config, tokenizers)
+    refuse_impossible(task, config)
     made = task(config, tokenizers)
     store = corpus.store(made)
+    refuse_endless_updates(config.train, len(made.batches(store)))
     corpus.progress("measuring this machine", 0, None)
 
     def batches(batch_tokens: int) -> Batches[Any]:
@@ -262,6 +275,33 @@ def create(
             examples=store.fingerprint,
         ),
     )
+
+
+def refuse_impossible(task: type[Task], config: Config) -> None:
+    """Refuse a model that the task cannot use, or the machine not hold, before there is any of it."""
+    model = config.model
+    if model.family not in task.families:
+        raise ConfigError(
+            f'model.family = "{model.family}" is not for {task.name}.',
+            f"Use {' or '.join(task.families)}.",
+        )
+    needed, there = COPIES * least_bytes(model), free_memory()
+    if needed > there:
+        size = ", ".join(f"{name} = {value:,}" for name, value in model.size().items())
+        raise ConfigError(
+            f"To train a model with {size} and {model.vocab_size:,} tokens takes at least "
+            f"{needed / 1e9:,.1f} GB of memory, and {there / 1e9:,.1f} GB are free.",
+            "Use a smaller model.d_model, model.d_ff or fewer layers, or --size small.",
+        )
+
+
+def refuse_endless_updates(train: TrainConfig, n_batches: int) -> None:
+    if train.accumulate > max(n_batches, FEW_BATCHES):
+        raise ConfigError(
+            f"train.accumulate = {train.accumulate:,} batches for each update are more than the "
+            f"{n_batches:,} that all examples make.",
+            f"Use train.accumulate = {max(1, n_batches // 2):,} or less.",
+        )
 
 
 def about(task: Task, training: Store, validation: Store) -> list[Note]:
@@ -306,8 +346,15 @@ def extend(folder: RunFolder, config: Config) -> None:
     if not has_ended(folder):
         return
     plan, before, budget = folder.plan(), folder.config().train, parse_budget(config.train.budget)
-    last = next(line for line in reversed([*folder.log.lines()]) if line["kind"] == "step")
-    done, seconds = last["step"], last["seconds"]
+    last = next(
+        (line for line in reversed([*folder.log.lines()]) if line.get("kind") == "step"), None
+    )
+    if last is None or not last["epoch"]:
+        raise FolderError(
+            f"{folder.log.path} tells of no step, so nobody knows how far {folder.path} has come.",
+            f"Begin a new run with its weights: clearhead train FILES --from {folder.path} --into RUN",
+        )
+    done, seconds = last["step"], max(1e-3, last["seconds"])
     wanted = done
     if config.train.max_steps != before.max_steps:
         wanted, budget = config.train.max_steps or done, Budget()

@@ -126,6 +126,7 @@ class PretrainingTask(WritingTask):
     """What training has to know about pre-training: the text is read as for writing."""
 
     name = "pretraining"
+    families = ("encoder-decoder", "encoder", "decoder")
     unit = "lines"
     enough = 500_000
 

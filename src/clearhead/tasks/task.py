@@ -82,6 +82,8 @@ class Task(ABC):
     """What its examples are called, in the plural."""
     predicted: ClassVar[str] = "tokens"
     """What the model is asked to predict, in the plural."""
+    families: ClassVar[tuple[str, ...]]
+    """Of the model: those that it can be done with."""
     enough: ClassVar[int]
     """Predictions in the training examples below which nobody should expect much."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -269,6 +269,7 @@ class Until:
 
 class WritingTask(Task):
     name = "writing"
+    families: ClassVar[tuple[str, ...]] = ("decoder",)
     unit = "lines"
     enough = 200_000
 
