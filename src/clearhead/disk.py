@@ -69,6 +69,35 @@ def atomic_file(path: Path, needed: int = 0) -> Iterator[HashedFile]:
 
 
 @contextmanager
+def output_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that a person has named, to be written piece by piece; it appears when it is whole.
+
+    Until then it is `NAME.partial`, which stays if the program is stopped, for what is in it is
+    whole as far as it goes. A device or a pipe is written to as it is.
+    """
+    with disk_errors(path):
+        if os.path.exists(path) and not path.is_file():  # noqa: PTH110  # of any name
+            with path.open("wb") as file:
+                yield file
+            return
+        partial = path.with_name(f"{path.name}.partial")
+        with partial.open("wb") as file:
+            try:
+                yield file
+                file.flush()
+            except Exception:
+                partial.unlink()
+                raise
+        partial.replace(path)
+
+
+def write_output(path: Path, content: str | bytes) -> None:
+    """Write a file that a person has named, whole or not at all."""
+    with output_file(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
 def atomic_folder(
     path: Path, needed: int = 0, is_whole: Callable[[Path], bool] = lambda _: False
 ) -> Iterator[Path]:
@@ -135,7 +164,8 @@ def require_space(path: Path, needed: int) -> None:
 
 def free_bytes(path: Path) -> int:
     """Bytes that may still be written where the path lies, or will lie."""
-    return shutil.disk_usage(next(place for place in (path, *path.parents) if place.exists())).free
+    there = next(place for place in (path, *path.parents, Path()) if os.path.exists(place))  # noqa: PTH110
+    return shutil.disk_usage(there).free
 
 
 def sha256_of(path: Path) -> str:

@@ -3,6 +3,8 @@
 import gzip
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -171,12 +173,35 @@ def test_processes_end_with_the_one_that_started_them(run: str, tmp_path: Path) 
         str(output),
     ]
     parent = subprocess.Popen([*command, "--workers", "2"], stderr=subprocess.DEVNULL)
-    wait_until(lambda: output.exists() and output.stat().st_size > 0)
+    partial = output.with_name("out.txt.partial")
+    wait_until(lambda: partial.exists() and partial.stat().st_size > 0)
     children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
     parent.kill()
     parent.wait()
     assert len(children) >= 2
     wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_all_processes_quietly_and_keeps_whole_lines(
+    run: str, tmp_path: Path, number: int
+) -> None:
+    source, output = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("the cat sees the dog .\n" * 50_000)
+    arguments = ["--input", str(source), "--output", str(output), "--workers", "2", "--quiet"]
+    parent = subprocess.Popen(
+        [sys.executable, "-m", "clearhead", "translate", run, *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    partial = output.with_name("out.txt.partial")
+    wait_until(lambda: partial.exists() and partial.stat().st_size > 0)
+    os.killpg(parent.pid, number)
+    _, told = parent.communicate(timeout=20)  # it takes two seconds where nobody else computes
+    assert (parent.returncode, told) == (128 + number, "")
+    assert not output.exists()
+    assert partial.read_text().endswith("\n")
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
@@ -190,9 +215,9 @@ def test_a_place_for_the_output_that_is_not_there_is_told_plainly(
     run: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = str(Path(run, "config.toml"))
-    assert main(["translate", run, "--input", source, "--output", "no/such/folder/out.txt"]) == 1
+    assert main(["translate", run, "--input", source, "--output", "no/such/folder/out.txt"]) == 4
     told = capsys.readouterr().err
-    assert "clearhead: no/such/folder/out.txt: No such file or directory.\nName a place" in told
+    assert "clearhead: no/such/folder/out.txt cannot be written: No such file" in told
 
 
 def test_eight_bits_translate_too(run: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from clearhead.cli import options
+from clearhead.disk import write_output
 from clearhead.errors import ConfigError
 
 
@@ -58,7 +59,7 @@ def evaluate(
         raise ConfigError("--output: this test has no outputs to write.", "Leave it out.")
     if output:
         text = "".join(f"{line}\n" for line in found.lines)
-        output.write_text(text, encoding="utf-8", newline="\n")
+        write_output(output, text)
     typer.echo(json.dumps(found.scores) if as_json else found)
 
 
@@ -97,7 +98,7 @@ def compare(
 
         found = compared(first, second, files, task=task or "", columns=columns or ())
     if output:
-        output.write_text(found.html(), encoding="utf-8", newline="\n")
+        write_output(output, found.html())
     typer.echo(json.dumps(found.values(), ensure_ascii=False) if as_json else found)
     if output:
         options.tell(f"Written: {output}. Open it in a browser.")

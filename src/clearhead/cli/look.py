@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli import options
-from clearhead.errors import DataError, TextError
+from clearhead.disk import write_output
+from clearhead.errors import DataError, FolderError, TextError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from clearhead.folder import Log
     from clearhead.look import LabelledTensor, Look
     from clearhead.look.by_hand import ByHand
     from clearhead.look.film import Film
@@ -87,7 +89,6 @@ def look(
     from rich.console import Console
 
     from clearhead.folder import RunFolder
-    from clearhead.look.film import film_of
     from clearhead.tasks import load
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
@@ -97,15 +98,15 @@ def look(
         output = output or Path("look.html")
     if ablate:
         return print_ablation(console, user, ablate)
-    shots = list(RunFolder.open(run).film.lines()) if film or output else []
-    frames = film_of(shots) if film or any(shot.get("probes") for shot in shots) else None
+    log = RunFolder.open(run).film
+    frames = filmed(log, is_asked=film) if film or output else None
     if frames and text is None and output is None:
         return play_film(console, frames, user, head)
     found = looked(user, text, target, edit, settings or [])
     if frames:
         found = replace(found, film=frames)
     if output:
-        output.write_text(found.html(), encoding="utf-8")
+        write_output(output, found.html())
     if save:
         found.save(save)
     if picture:
@@ -144,11 +145,28 @@ def tell_written(page: Path | None, *others: Path | None) -> None:
         options.tell(f"Written: {path} ({size / 1e6:,.1f} MB).{hint}")
 
 
+def filmed(log: "Log", is_asked: bool) -> "Film | None":
+    """The film of a run; where nobody asked for one, a missing or damaged film is no error."""
+    from clearhead.look.film import film_of
+
+    try:
+        shots = list(log.lines())
+        has_one = is_asked or any(shot.get("probes") for shot in shots)
+        return film_of(shots, name=log.path) if has_one else None
+    except FolderError as error:
+        if is_asked:
+            raise
+        options.tell(f"Without the film: {error}")
+        return None
+
+
 def looked(
     user: Any, text: str | None, target: str | None, edit: list[str] | None, sets: list[str]
 ) -> "Look":
     """The look that is asked for; not every task takes a target or settings of decoding."""
-    line = sys.stdin.readline().removesuffix("\n") if text is None else text
+    from clearhead.data.lines import Lines
+
+    line = next(iter(Lines("-")), "") if text is None else text
     asked: dict[str, Any] = {"edit": edit}
     if user.config.model.writes:
         asked |= {"target": target, "decode": options.decode_config(user.config, sets)}
@@ -160,9 +178,12 @@ def looked(
 
 def told_by_hand(found: "Look", asked: list[str]) -> "ByHand":
     """How one number came about."""
-    match asked:
-        case [path, row, col] if row.isdigit() and col.isdigit():
-            return found.by_hand(path, int(row), int(col))
+    from clearhead.config import whole_number
+
+    path, *place = asked
+    numbers = [number for each in place if (number := whole_number(each)) is not None]
+    if len(place) == len(numbers) == 2:
+        return found.by_hand(path, numbers[0], numbers[1])
     raise DataError(
         "--by-hand takes a path, a row and a column.", "For example: decoder.0.self.1.pattern 2 1"
     )
@@ -172,8 +193,8 @@ def write_guide(found: "Look", path: Path) -> None:
     """Write the guide, and beside it the picture that it shows."""
     from clearhead.look.guide import guide
 
-    image = path.with_suffix(".svg")
-    path.write_text(guide(found, image.name) + "\n", encoding="utf-8")
+    image = path.with_suffix(".svg") if path.name else path
+    write_output(path, guide(found, image.name) + "\n")
     found.picture(f"{best_head(found)}.pattern").save(image)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from clearhead.cli import options, shards
+from clearhead.disk import output_file
 from clearhead.errors import DataError
 
 if TYPE_CHECKING:
@@ -396,6 +397,10 @@ def source_chunks(
                 "There is a text and --input, and only one of them can be read.", "Leave one out."
             )
         return with_notes(user, [[text]])
+    if folders := [file for file in files or () if Path(file).is_dir()]:
+        raise DataError(
+            f"--input {folders[0]} is a folder, and lines are read from files.", "Name its files."
+        )
     if not files and sys.stdin.isatty():
         return with_notes(user, typed_lines())
     return (chunk.lines for chunk in Lines(files or "-", errors).chunks(AT_ONCE))
@@ -434,14 +439,14 @@ def write_lines(
 ) -> None:
     """Write the lines of each result as it comes; then tell each note once, for all its lines."""
     notes: dict[str, list[int]] = {}
-    with (
-        output.open("w", encoding="utf-8", newline="\n")
-        if output
-        else nullcontext(sys.stdout) as file
-    ):
+    with output_file(output) if output else nullcontext() as file:
         for number, result in enumerate(counted(results) if output and not quiet else results):
-            file.writelines(f"{line}\n" for line in lines(number, result))
-            file.flush()
+            text = "".join(f"{line}\n" for line in lines(number, result))
+            if file:
+                file.write(text.encode())
+            else:
+                sys.stdout.write(text)
+                sys.stdout.flush()
             for note in result.notes:
                 notes.setdefault(note, []).append(number + 1)
     for note, numbers in () if quiet else notes.items():

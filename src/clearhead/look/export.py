@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from clearhead.disk import make_folder, write_output
 from clearhead.look.edits import change
 from clearhead.look.labelled import axes_of
 from clearhead.look.reasons import removal
@@ -303,8 +304,8 @@ def rounded(values: Mapping[str, Any]) -> dict[str, Any]:
 def save(look: Replay, folder: str | Path) -> None:
     """Write everything as `meta.json` and `look.safetensors`, which any language can read."""
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     values = tensors(look, whole=True)
     text = json.dumps(meta(look, values), ensure_ascii=False)
-    (folder / "meta.json").write_text(text, encoding="utf-8")
-    (folder / "look.safetensors").write_bytes(tensor_bytes(values))
+    write_output(folder / "meta.json", text)
+    write_output(folder / "look.safetensors", tensor_bytes(values))

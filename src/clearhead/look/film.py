@@ -18,7 +18,7 @@ from clearhead.model import Model
 
 Id = Annotated[int, Field(ge=0, le=2_000_000)]
 Size = Annotated[int, Field(ge=1, le=1_024)]
-AttentionPath = Annotated[str, Field(pattern=r"^(encoder|decoder)\.\d{1,3}\.(self|cross)$")]
+AttentionPath = Annotated[str, Field(pattern=r"^(encoder|decoder)(\.\d{1,3})?\.(self|cross)$")]
 LONGEST = 12
 """Tokens of a probe: short enough that a frame of all heads is some kilobytes."""
 

@@ -16,10 +16,11 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from clearhead.disk import write_output
 from clearhead.errors import ConfigError
 from clearhead.model import Edit, Model, Trace
 
-HEAD = re.compile(r"(.+\.(?:self|cross))\.(\d+)(\..+)?")
+HEAD = re.compile(r"(.+\.(?:self|cross))\.([0-9]{1,4})(\..+)?")
 AXES = {
     **dict.fromkeys(("q", "z"), ("head", "rows", "d_k")),
     **dict.fromkeys(("k", "v"), ("head", "keys", "d_k")),
@@ -240,6 +241,6 @@ class Heatmap:
                 f"A picture is a .svg or a .png, and {path.name} is neither.",
                 "Give the file one of these endings.",
             )
-        path.write_bytes(self.png() if path.suffix == ".png" else self.svg().encode())
+        write_output(path, self.png() if path.suffix == ".png" else self.svg())
 
     _repr_svg_ = svg

@@ -10,6 +10,8 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,7 +22,7 @@ import torch
 from clearhead import __version__
 from clearhead.config import Config
 from clearhead.disk import sha256_of
-from clearhead.errors import FolderError
+from clearhead.errors import FolderError, ModelError
 from clearhead.folder import Inheritance, RunFolder
 from clearhead.machine import device_for, keep_freed_memory
 from clearhead.tasks.chat import Chatbot, ChatTask
@@ -99,17 +101,16 @@ class RunInfo:
         folder = RunFolder.open(path)
         config, chosen, step = folder.config(), None, 0
         for line in folder.log.lines():
-            chosen = line if line["kind"] == "chosen" else chosen
+            chosen = line if line.get("kind") == "chosen" else chosen
             step = max(step, line.get("step", 0))
+        rating = chosen["scores"].get(chosen["weights"]) if chosen else None
         return cls(
             path=folder.path,
             task=config.task,
             parameters=folder.n_parameters(),
             steps=step,
             ended=folder.has_weights(),
-            score=worded(chosen.get("name", "score"), chosen["scores"][chosen["weights"]])
-            if chosen
-            else "",
+            score="" if not chosen or rating is None else worded(chosen.get("name", ""), rating),
             changed=max(file.stat().st_mtime for file in folder.path.iterdir()),
             bytes=folder.size(),
         )
@@ -212,7 +213,7 @@ def use_weights(
 def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
     """Markdown; what is not known is not said."""
     log = list(folder.log.lines())
-    last = {line["kind"]: line for line in log}
+    last = {line.get("kind"): line for line in log}
     model, data = config.model, config.data
     layers = {
         "encoder": f"{model.n_encoder_layers}",
@@ -230,7 +231,7 @@ def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
         "",
         "## Trained on",
         *(f"- {described_file(folder.path / file)}" for file in data.files),
-        *(f"- {line['text']}" for line in log if line["kind"] == "note" and not line["step"]),
+        *(f"- {line['text']}" for line in log if line.get("kind") == "note" and not line["step"]),
         *history(folder.plan().inherited, last.get("step")),
         "",
         "## Validated on",
@@ -258,11 +259,12 @@ def history(other: Inheritance | None, step: dict[str, Any] | None) -> Iterable[
 
 
 def reached(validation: dict[str, Any] | None, chosen: Chosen) -> Iterable[str]:
-    if validation:
+    if validation and None not in (validation["loss"], validation["perplexity"]):
         yield (
             f"- loss {validation['loss']:.4f}, perplexity {validation['perplexity']:.2f} "
             "after the last step"
         )
+    if validation:
         yield from (f"- {name}: {chosen.worded(name)}" for name in chosen.scores)
 
 
@@ -284,7 +286,7 @@ class Ended(Chosen):
         """By which share the validation loss fell in the last quarter; None: too few to tell."""
         if len(self.losses) < 4:
             return None
-        return 1 - self.losses[-1] / self.losses[-1 - len(self.losses) // 4]
+        return 1 - self.losses[-1] / (self.losses[-1 - len(self.losses) // 4] or 1.0)
 
     @property
     def is_overfitted(self) -> bool:
@@ -322,16 +324,17 @@ class Ended(Chosen):
 
 
 def ended(folder: RunFolder, chosen: Chosen) -> Ended:
-    """What a run that has just chosen its weights has come to."""
+    """What a run that has just chosen its weights has come to, as far as its log is there."""
     log = list(folder.log.lines())
-    last = next(line for line in reversed(log) if line["kind"] == "step")
+    steps = [line for line in log if line.get("kind") == "step"]
+    losses = [line["loss"] for line in log if line.get("kind") == "validation"]
     return Ended(
         **vars(chosen),
         unit=TASKS[folder.config().task].unit,
         baseline=folder.plan().baseline,
-        epochs=last["epoch"],
-        seconds=last["seconds"],
-        losses=tuple(line["loss"] for line in log if line["kind"] == "validation"),
+        epochs=steps[-1]["epoch"] if steps else 0.0,
+        seconds=steps[-1]["seconds"] if steps else 0.0,
+        losses=tuple(loss for loss in losses if loss is not None),
     )
 
 
@@ -352,20 +355,43 @@ def in_workers(
     **options: Any,
 ) -> Iterator[Translation]:
     """The translations of chunks of texts, in order; at most a few chunks are read ahead."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(n_workers, context, initializer=begin) as pool:
-        waiting: deque[Future[list[Translation]]] = deque()
+    with undisturbed():
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(n_workers, context, initializer=begin)
+    waiting: deque[Future[list[Translation]]] = deque()
+    try:
         for chunk in chunks:
-            waiting.append(pool.submit(translated, (int8, checkpoint, *runs), list(chunk), options))
+            with undisturbed():
+                run = (int8, checkpoint, *runs)
+                waiting.append(pool.submit(translated, run, list(chunk), options))
             if len(waiting) > 2 * n_workers:
                 yield from waiting.popleft().result()
         while waiting:
             yield from waiting.popleft().result()
+    except BrokenProcessPool:
+        raise ModelError(
+            f"One of {n_workers} worker processes has died, perhaps for want of memory.",
+            "Use fewer: --workers 1",
+        ) from None
+    finally:  # what is still at work is not wanted any more, and need not be waited for
+        with undisturbed():
+            for worker in multiprocessing.active_children() if waiting else ():
+                worker.kill()
+            pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """While inside, signals of a terminal wait; a process that is started here never hears of them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def begin() -> None:
-    """Set up a worker: one thread, memory kept; Ctrl-C and the end come from the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Set up a worker: one thread, memory kept; the end comes from the parent."""
     threading.Thread(target=leave_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     keep_freed_memory()
