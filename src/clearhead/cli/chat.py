@@ -171,6 +171,7 @@ def write(
     - `clearhead write runs/bard --stop "\\n" < opening.txt`
     """
     with options.busy(f"loading {run}"):
+        from clearhead.data.lines import only_text
         from clearhead.tasks import Writer
         from clearhead.tasks.task import Kept
 
@@ -193,7 +194,7 @@ def write(
     options.choose_engine(writer, run, decode, engine=engine, own_only=own_only)
     stops = [text.replace("\\n", "\n") for text in stop or []]
     if prompt is None:
-        prompt = "" if sys.stdin.isatty() else sys.stdin.read().removesuffix("\n")
+        prompt = "" if sys.stdin.isatty() else only_text()
     if number == 1 and not as_json:
         pieces = Kept(writer.stream(prompt, decode, stop=stops))
         typer.secho(prompt.rstrip(" "), bold=True, nl=False)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from io import BufferedIOBase, BufferedReader
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -18,6 +18,11 @@ from clearhead.errors import DataError, shown
 
 PIECE = 1 << 20
 """Bytes read at a time."""
+
+LONGEST_LINE = 1 << 26
+"""Bytes; what has no end of line for longer is no text, and may have no end at all."""
+MOST_FILES = 10_000
+"""Files that are taken out of a folder; where there are more, another folder is meant."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 STDIN = "-"
@@ -124,6 +129,20 @@ class Lines:
             return data.decode("utf-8", self.errors)
 
 
+def only_text(errors: Errors = "strict") -> str:
+    """All of stdin as one text, which must not be longer than a line may be."""
+    lines, n_bytes = Lines(STDIN, errors), 0
+    found: list[str] = []
+    for block in lines.blocks():
+        found += block.lines
+        n_bytes += sum(map(len, block.lines))
+        if n_bytes > LONGEST_LINE:
+            raise DataError(
+                f"Standard input has more than {LONGEST_LINE:,} characters.", "Give less of it."
+            )
+    return "\n".join(found)
+
+
 def files_in(path: str | Path) -> list[str]:
     """The file itself, or all files in a folder, by name; hidden ones are not data."""
     if str(path) == STDIN:
@@ -133,12 +152,18 @@ def files_in(path: str | Path) -> list[str]:
         raise DataError(f"There is no file {shown(str(path))}.", neighbours(path))
     if not path.is_dir():
         return [str(path)]
-    names = [
+    names = (
         file
         for file in path.rglob("*")
         if not any(p.startswith(".") for p in file.relative_to(path).parts)
-    ]
-    files = [str(file) for file in sorted(names) if file.is_file()]
+    )
+    found = list(islice(names, MOST_FILES + 1))
+    if len(found) > MOST_FILES:
+        raise DataError(
+            f"The folder {shown(str(path))} holds more than {MOST_FILES:,} files.",
+            "Give a folder with the text files alone, or join them.",
+        )
+    files = [str(file) for file in sorted(found) if file.is_file()]
     if not files:
         raise DataError(
             f"The folder {shown(str(path))} holds no files.",
@@ -194,6 +219,11 @@ def whole_lines(file: BufferedIOBase, path: str) -> Iterator[bytes]:
         end = piece.rfind(b"\n")
         if end < 0:
             pending.append(piece)
+            if len(pending) * PIECE > LONGEST_LINE and sum(map(len, pending)) > LONGEST_LINE:
+                raise DataError(
+                    f"{path} has a line of more than {LONGEST_LINE:,} bytes.",
+                    "Give text that is broken into lines.",
+                )
             continue
         yield b"".join([*pending, piece[:end]])
         pending = [piece[end + 1 :]]

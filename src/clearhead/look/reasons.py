@@ -63,6 +63,10 @@ def reasons(look: Replay) -> Reasons:
             "Nothing was said, so there are no reasons for it.",
             "Mask a word of the text, or let it write.",
         )
+    if not word_places(read):
+        raise ModelError(
+            "Nothing was read, so there are no reasons in it.", "Give a text with a word in it."
+        )
     columns = membership(read)
     # rows are output tokens, columns words that were read; a recurrent writer has no attention
     looked = {"attention": False, "weighted attention": True} if look.attentions else {}

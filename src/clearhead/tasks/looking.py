@@ -10,6 +10,7 @@ from typing import Any
 
 from clearhead.config import DecodeConfig
 from clearhead.decode import BeamRecord, Flat, Hypothesis, Ranking, decode
+from clearhead.errors import TextError
 from clearhead.look import Look, SearchTree, Token, replayed, search_tree, tokens
 from clearhead.look.edits import Edits, edits_of
 from clearhead.look.film import LONGEST, Probe
@@ -25,6 +26,8 @@ NO_MASK = (
     "without the mask: while words are written one by one there is no future to see, so the output "
     "stays as it is; the numbers are of a replay in which every word sees the finished output",
 )
+MOST_TOKENS = 1_024
+"""Tokens of a text that is looked into: a matrix of so many rows and columns is kept for each head."""
 MOST_HEADS = 512
 """Heads in all layers together; beyond, a film would take more than some megabytes."""
 
@@ -52,7 +55,7 @@ def look_at_writing(
     end = search.get("end", own.end)
 
     def looked(edits: Edits) -> Look:
-        source = list(encode(edits.swapped(text)))
+        source = read(encode, edits.swapped(text))
         found, beam = None, None
         if target is None:
             found, beam = decoded_with_tree(
@@ -130,7 +133,7 @@ def look_at_reading(
     """A look at an encoder that classifies its text, or fills in what is masked in it."""
 
     def looked(edits: Edits) -> Look:
-        source = list(encode(edits.swapped(text)))
+        source = read(encode, edits.swapped(text))
         look = Look(
             model=model,
             task=task,
@@ -146,6 +149,17 @@ def look_at_reading(
         return replace(look, output=look.verdict[0].text) if look.classes else look
 
     return with_before(looked, edits_of(edit, model.config))
+
+
+def read(encode: Encode, text: str) -> list[int]:
+    """The ids of a text, if all numbers about them have room."""
+    ids = list(encode(text))
+    if len(ids) > MOST_TOKENS:
+        raise TextError(
+            f"A text of {len(ids):,} tokens is too long to look into: each looks at every other.",
+            f"Give a text of at most {MOST_TOKENS:,} tokens.",
+        )
+    return ids
 
 
 def with_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[Token, ...]:

@@ -56,6 +56,9 @@ def read_glossary(path: Path) -> dict[str, str]:
 CHARACTERS_PER_TOKEN = 8
 """Text with more characters than this per token that fits is too long: no need to tokenise it."""
 
+MOST_TERMS = 16
+"""Terms that are asked for in one piece: the search takes time that grows with their square."""
+
 TooLong = Literal["split", "truncate", "error"]
 
 
@@ -79,6 +82,8 @@ class Piece:
     """The white space after it."""
     terms: tuple[str, ...] = ()
     """What its translation must hold, as people write it."""
+    left_out: tuple[str, ...] = ()
+    """What it should hold as well, but the search would not come to an end."""
 
 
 class Translator(User):
@@ -178,7 +183,9 @@ class Translator(User):
         n_read = 1 if on_too_long == "truncate" else None
         for part, space in islice(fitting_parts(text, self.fits), n_read):
             terms = tuple(required_terms(part, glossary, protect))
-            yield Piece(text=part, space=space, terms=terms)
+            yield Piece(
+                text=part, space=space, terms=terms[:MOST_TERMS], left_out=terms[MOST_TERMS:]
+            )
 
     def refuse_too_long(self, text: str) -> None:
         if not self.fits(text):
@@ -253,7 +260,9 @@ class Translator(User):
         )
 
     def translation(self, source: str, piece: Piece, hypothesis: Hypothesis) -> Translation:
-        missing = tuple(f"without the term {piece.terms[number]}" for number in hypothesis.missing)
+        missing = [piece.terms[number] for number in hypothesis.missing]
+        lost = [term for term in piece.left_out if term not in self.target.decode(hypothesis.ids)]
+        notes = tuple(f"without the term {term}" for term in (*missing, *lost))
         return Translation(
             source=source,
             text=self.target.decode(hypothesis.ids),
@@ -261,7 +270,7 @@ class Translator(User):
             ids=hypothesis.ids,
             score=hypothesis.score,
             log_probs=hypothesis.log_probs,
-            notes=(*hypothesis.notes, *missing),
+            notes=(*hypothesis.notes, *notes),
         )
 
     def alternatives(self, text: str, prefix: Sequence[int] = (), n: int = 5) -> list[Translation]:
@@ -328,6 +337,7 @@ GREEDY = DecodeConfig(beam=1, max_extra=10, guard=False)
 
 class TranslationTask(Task):
     name = "translation"
+    families = ("encoder-decoder",)
     unit = "pairs"
     enough = 100_000
 

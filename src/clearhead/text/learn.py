@@ -31,6 +31,8 @@ SMALLEST, LARGEST = 512, 37_000
 SPARE = 2_000
 """Merges learned beyond those asked for, in the place of those of rare characters, which go."""
 LONGEST_PIECE = 16
+LONGEST_WORD = 1_000
+"""Characters without a space that are taken for a word."""
 SEED_WORDS = 300_000
 """Pieces are sought in so many of the most frequent words, which bounds memory."""
 SEEDS = 8
@@ -44,6 +46,14 @@ Scores = Mapping[str, float]
 def vocab_size_for(characters: int) -> int:
     """The size for so much text: as frequent words do, it grows with the square root (Heaps)."""
     return min(max(2 * isqrt(characters), SMALLEST), LARGEST) // 8 * 8
+
+
+def in_words(text: str) -> Iterator[str]:
+    """The text, cut where a word is longer than any: merging takes time that grows with its square."""
+    if len(text) <= LONGEST_WORD or max(map(len, text.split()), default=0) <= LONGEST_WORD:
+        yield text
+    else:
+        yield from (text[at : at + LONGEST_WORD] for at in range(0, len(text), LONGEST_WORD))
 
 
 class CountedTexts:
@@ -67,7 +77,7 @@ class CountedTexts:
         for number, text in enumerate(self.texts, 1):
             refuse_surrogates(text, f"Text {number}")
             self.characters.update(text)
-            yield text
+            yield from in_words(text)
 
     @property
     def most(self) -> int:
@@ -80,7 +90,7 @@ class CountedTexts:
         A size in the settings comes before a chosen one, and that before one that fits the text.
         """
         total = self.characters.total()
-        if not total:
+        if all(map(str.isspace, self.characters)):
             raise TextError(
                 "There is no text to learn a tokenizer from.",
                 "Give files with at least some lines of text.",
