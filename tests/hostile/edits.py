@@ -51,7 +51,7 @@ def changed(content: bytes, suffix: str, how: str, pick: int, *, value: str) -> 
     if how == "empty":
         return b""
     if how == "bytes":
-        return value.encode(errors="surrogateescape") or b"\0\xff\n"
+        return value.encode(errors="surrogatepass") or b"\0\xff\n"
     if how == "cut":
         return content[: pick % max(1, len(content))]
     if how == "flip":

@@ -27,7 +27,7 @@ CPU_SECONDS, WALL_SECONDS = 10, 25
 """A case that computes for longer, or does not end, hangs."""
 SPARE_MEMORY = 3 * 2**29
 """Address space that a case may take beyond what the parent has."""
-LASTING_SECONDS, GRACE = 3.0, 10.0
+LASTING_SECONDS, GRACE = 1.5, 15.0
 """When a case that may last, a training say, is asked to stop, and how long it may take over that."""
 TOLD = 4_000
 
@@ -113,6 +113,10 @@ def carry_out(order: dict, template: Path) -> dict:
     pid = fork(order, place)
     lasting = order.get("lasting", False)
     code = ended(pid, LASTING_SECONDS if lasting else WALL_SECONDS)
+    while code is None and lasting and time.monotonic() - begin < WALL_SECONDS:
+        if tail(outside / "stderr") or order["is_long"]:
+            break  # it has said how it is doing, or was asked for much
+        code = ended(pid, 0.5)
     if was_stopped := lasting and code is None:
         os.kill(pid, signal.SIGTERM)
         code = ended(pid, GRACE)
