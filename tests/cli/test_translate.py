@@ -33,6 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(random_run(tmp_path_factory.mktemp("runs") / "random"))
 
 
+@pytest.mark.promise(23, "files of any characters, line ends and packing")
 @given(st.lists(LINE, max_size=8), st.booleans(), st.sampled_from(["\n", "\r\n"]), st.booleans())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
 def test_one_line_in_is_one_line_out(

@@ -103,6 +103,7 @@ def swap(path: Path) -> None:
     other.write_bytes(mine)
 
 
+@pytest.mark.promise(4, "200 random damages: none loaded")
 @pytest.mark.parametrize("edit", [flip, truncate, blank, Path.unlink, swap])
 def test_no_damaged_checkpoint_is_ever_loaded(saved, tmp_path, edit):
     rolled_back = 0
@@ -132,6 +133,7 @@ def test_exchanged_folders_are_refused(saved):
         saved.checkpoints.newest()
 
 
+@pytest.mark.promise(4, "50 good ones: no false alarm")
 def test_fifty_good_checkpoints_raise_no_false_alarm(run):
     for step in range(1, 51):
         run.checkpoints.save(step, {"weights": {"x": torch.randn(step)}}, state_of(step))

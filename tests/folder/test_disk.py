@@ -50,12 +50,14 @@ def refused(run: RunFolder, reason: str, code: int, message: str) -> None:
     assert is_whole(RunFolder(run.path).checkpoints.newest(), 1)
 
 
+@pytest.mark.promise(8, "too little room")
 def test_a_disk_with_too_little_room_is_refused_before_anything_is_written(small_disk):
     small_disk.checkpoints.save(8, {"weights": {"x": torch.ones(70_000)}}, {})
     small_disk.checkpoints.path.joinpath("00000008/manifest.json").unlink()
     refused(small_disk, "2.2 times its size", *in_child(lambda: small_disk.checkpoints.save(*BIG)))
 
 
+@pytest.mark.promise(8, "full on the way")
 def test_a_disk_that_fills_up_on_the_way(small_disk, monkeypatch):
     monkeypatch.setattr(disk, "SPARE", 0)
     (small_disk.path / "filler").write_bytes(bytes(800_000))
@@ -64,6 +66,7 @@ def test_a_disk_that_fills_up_on_the_way(small_disk, monkeypatch):
     )
 
 
+@pytest.mark.promise(8, "read-only")
 def test_a_disk_that_is_read_only(small_disk):
     assert mount("-o", "remount,ro", str(small_disk.path.parent))
     refused(
@@ -73,6 +76,7 @@ def test_a_disk_that_is_read_only(small_disk):
         pass
 
 
+@pytest.mark.promise(8, "a limit on the size of files")
 def test_a_limit_on_the_size_of_files(run):
     run.checkpoints.save(*checkpoint_of(1))
 
@@ -83,6 +87,7 @@ def test_a_limit_on_the_size_of_files(run):
     refused(run, "File too large", *in_child(limited))
 
 
+@pytest.mark.promise(8, "a device that takes nothing")
 def test_a_device_that_takes_nothing(run):
     run.checkpoints.save(*checkpoint_of(1))
 

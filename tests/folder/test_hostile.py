@@ -144,6 +144,7 @@ def test_a_changed_header_meets_only_our_errors(steady_run, sealed, data):
     check_header(steady_run, sealed, data)
 
 
+@pytest.mark.promise(12, "2,000 changed headers of weights")
 @pytest.mark.slow
 @settings(max_examples=2_000)
 @given(st.data())
@@ -195,6 +196,7 @@ def bomb(kind: str) -> bytes:
     )
 
 
+@pytest.mark.promise(12, "bombs: under 2 s, under twice their size")
 @pytest.mark.parametrize(
     "place", ["weights.safetensors", "checkpoints/00000001/optimizer.safetensors"]
 )
@@ -245,6 +247,7 @@ NAMES = [
 ]  # fmt: skip
 
 
+@pytest.mark.promise(13, "42 names: all refused")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_manifest_names_no_file_outside_its_folder(run, name):
     run.checkpoints.save(*checkpoint_of(1))
@@ -305,6 +308,7 @@ FILES = ["config.toml", "tokenizer.json", "weights.safetensors", "metrics.jsonl"
 ]
 
 
+@pytest.mark.promise(13, "links, devices, pipes: refused")
 @pytest.mark.parametrize("trap", TRAPS)
 @pytest.mark.parametrize("name", FILES)
 def test_nothing_but_a_regular_file_of_the_folder_is_opened(run, tmp_path, name, trap):
@@ -367,6 +371,7 @@ class Canary:
         return (open, (str(self.path), "w"))
 
 
+@pytest.mark.promise(11, "two pickles in the place of every file: refused, never run")
 @pytest.mark.parametrize("name", FILES)
 def test_a_pickle_in_any_place_is_refused_and_never_run(run, tmp_path, name):
     canary = tmp_path / "canary"

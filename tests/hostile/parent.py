@@ -35,7 +35,7 @@ TOLD = 4_000
 def child(order: dict, place: Path) -> int:
     """Run the command line as the order says, in the folder it was prepared for."""
     os.chdir(place)
-    os.environ["XDG_CACHE_HOME"] = str(place.parent / "cache")
+    os.environ |= {"XDG_CACHE_HOME": str(place.parent / "cache")} | order.get("env", {})
     for each in order["edits"]:
         edit(Path(), each)
     streams(order, place)
@@ -112,7 +112,13 @@ def carry_out(order: dict, template: Path) -> dict:
     begin = time.monotonic()
     pid = fork(order, place)
     lasting = order.get("lasting", False)
-    code = ended(pid, LASTING_SECONDS if lasting else WALL_SECONDS)
+    if "signal" in order:
+        number, after = order["signal"]
+        code = ended(pid, after)
+        if code is None:
+            os.kill(pid, number)
+    if "signal" not in order or code is None:
+        code = ended(pid, LASTING_SECONDS if lasting else WALL_SECONDS)
     while code is None and lasting and time.monotonic() - begin < WALL_SECONDS:
         if tail(outside / "stderr") or order["is_long"]:
             break  # it has said how it is doing, or was asked for much

@@ -52,6 +52,7 @@ def test_an_older_checkpoint_takes_the_place_of_a_wrong_one(tried):
     assert "00000004/state.json is damaged" in answer["stderr"]
 
 
+@pytest.mark.promise(27, "file and line are named")
 @pytest.mark.parametrize("name", ["kind", "step", "loss", "epoch", "seconds"])
 @pytest.mark.parametrize("verb", [["info"], ["train"], ["verify"]])
 def test_a_line_of_the_log_that_is_wrong_is_named(tried, verb, name):
@@ -105,6 +106,7 @@ def test_a_run_whose_files_have_moved_names_them_as_they_were_given(tried):
     assert "runs/half was begun with ../../train.de" in answer["stderr"]
 
 
+@pytest.mark.promise(27, "impossible settings are refused by name")
 @pytest.mark.parametrize(
     ("task", "setting", "said"),
     [
@@ -208,6 +210,7 @@ def test_hundreds_of_terms_on_one_line_degrade_and_are_reported(tried):
 PLACES = ["/dev/full", "/", ".", "", "runs", "missing/file", "train.en/file", "x" * 300]
 
 
+@pytest.mark.promise(27, "32 outputs to impossible places: exit 4, named")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(
     "args",

@@ -9,6 +9,7 @@ STEPS_FOR_CLASSES = 400
 EXACT = 0.98
 
 
+@pytest.mark.promise(9, "copy, reverse, sort: 98 % exact")
 @pytest.mark.parametrize("puzzle", ANSWERS)
 def test_learns_to_answer_rows_of_digits_exactly(puzzle):
     assert solved(puzzle, seed=0, steps=STEPS[puzzle]) >= EXACT
@@ -30,10 +31,12 @@ def test_the_older_way_learns_to_copy_exactly(architecture, changes):
     assert found >= EXACT
 
 
+@pytest.mark.promise(9, "classify: 98 %")
 def test_learns_to_tell_classes_apart():
     assert classified(seed=0, steps=STEPS_FOR_CLASSES) >= EXACT
 
 
+@pytest.mark.promise(9, "from three more seeds")
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("puzzle", ANSWERS)

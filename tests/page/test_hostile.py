@@ -1,5 +1,7 @@
 """Whatever a text holds, it stays text; and the page asks nobody for anything."""
 
+import pytest
+
 from clearhead.look.html import page
 
 EVIL = '</script><img src=x onerror="window.hit=1"><svg onload=window.hit=1>'
@@ -17,6 +19,7 @@ TEXTS = {
 VIEWS = ["sentence", "tour", "map", "tokens", "attention", "heads", "block", "alignment", "output"]
 
 
+@pytest.mark.promise(25, "hostile text is shown and does nothing")
 def test_hostile_text_is_shown_and_does_nothing(visit, look_at):
     texts = list(TEXTS.values())
     whole = "".join(texts)
@@ -52,6 +55,7 @@ def test_a_hostile_name_or_note_does_nothing(visit, look_at):
     assert tab.locator("ins").inner_text() == EVIL
 
 
+@pytest.mark.promise(25, "no other script runs")
 def test_the_policy_forbids_every_other_script(look_at, browser, tmp_path):
     """Even markup that got into the file by another way could not act, nor call home."""
     file = tmp_path / "evil.html"

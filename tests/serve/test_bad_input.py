@@ -46,6 +46,7 @@ def posts(served):
     return [path for path, own in served.door.app.openapi()["paths"].items() if "post" in own]
 
 
+@pytest.mark.promise(16, "bodies that break others")
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize(
     "kind", ["application/json", "text/plain", "application/x-www-form-urlencoded"]
@@ -75,6 +76,7 @@ CHECKS = [
 ]
 
 
+@pytest.mark.promise(16, "schemathesis: 200 examples for every operation (4 at each change)")
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize("n_examples", [4, pytest.param(200, marks=pytest.mark.slow)])
 def test_the_document_is_true_whatever_is_sent(served, mode, n_examples):

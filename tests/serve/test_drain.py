@@ -13,6 +13,7 @@ import pytest
 CHAT = {"model": "chat", "messages": [{"role": "user", "content": "hello"}], "temperature": 1.0}
 
 
+@pytest.mark.promise(19, "20 requests, half of them streams: all end whole, exit 0")
 def test_sigterm_finishes_what_was_begun(process):
     server, url = process("--quiet")
 

@@ -15,6 +15,7 @@ def lt(served):
     return LibreTranslateAPI(served.url)
 
 
+@pytest.mark.promise(14, "libretranslatepy")
 def test_libretranslatepy_works_unchanged(lt, runs):
     assert (
         lt.translate(SENTENCE, "en", "de") == clearhead.load(runs["en-de"]).translate(SENTENCE).text
@@ -28,6 +29,7 @@ def test_libretranslatepy_works_unchanged(lt, runs):
         lt.translate(SENTENCE, "en", "zz")
 
 
+@pytest.mark.promise(14, "JSON, form and query are one")
 def test_json_form_and_query_are_one(served):
     asked = {"q": SENTENCE, "source": "en", "target": "de"}
     found = [
@@ -94,6 +96,7 @@ ERRORS = [
 ]  # fmt: skip
 
 
+@pytest.mark.promise(14, "errors in its words")
 @pytest.mark.parametrize(("asked", "status", "sentence"), ERRORS)
 def test_errors_are_the_sentences_of_libretranslate(served, asked, status, sentence):
     answer = served.client.post("/translate", json=asked)

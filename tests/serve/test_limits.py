@@ -29,6 +29,7 @@ def raw(served, path, **body):
     return found
 
 
+@pytest.mark.promise(17, "429 with Retry-After, median under 50 ms")
 def test_a_full_server_says_so_at_once_and_the_others_are_served(runs):
     with serving(runs["bard"], limits=Limits(requests=4)) as served:
         held = [raw(served, "/api/write", **LONG, seed=seed) for seed in range(4)]
@@ -48,6 +49,7 @@ def test_a_full_server_says_so_at_once_and_the_others_are_served(runs):
         assert served.post("/api/write", text="x", max_length=3).status_code == 200
 
 
+@pytest.mark.promise(18, "50 clients that leave")
 @pytest.mark.parametrize("stream", [True, False])
 def test_fifty_clients_that_leave_free_their_places(served, stream):
     served.post("/api/write", text="x", max_length=2)  # loads the run
@@ -137,6 +139,7 @@ def steady(served, n_requests, n_clients=8):
         return list(clients.map(ask, range(n_requests)))
 
 
+@pytest.mark.promise(20, "10,000 requests: memory within 5 %")
 @pytest.mark.parametrize("n_requests", [600, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_memory_stays_flat(served, n_requests):
     steady(served, 600)
@@ -145,6 +148,7 @@ def test_memory_stays_flat(served, n_requests):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss <= 1.05 * before
 
 
+@pytest.mark.promise(20, "50 requests a second for a minute: no failure")
 @pytest.mark.slow
 def test_fifty_requests_a_second_for_a_minute_all_succeed(served):
     async def run():

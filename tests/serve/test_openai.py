@@ -24,6 +24,7 @@ def test_models_are_listed(client):
     assert client.models.retrieve("chat").owned_by == "clearhead"
 
 
+@pytest.mark.promise(15, "openai: chat, whole and streamed")
 def test_chat_is_what_python_answers_whole_and_streamed(client, runs):
     options = {"temperature": 0.8, "top_p": 0.9, "seed": 5, "max_tokens": 12}
     asked = {"model": "chat", "messages": TURNS, **options}
@@ -76,6 +77,7 @@ def test_a_translator_translates_what_is_said(client, runs):
     assert found.choices[0].message.content == alone.text
 
 
+@pytest.mark.promise(15, "embeddings, float and base64")
 def test_embeddings_come_as_numbers_and_as_bytes(client, served, runs):
     texts = ["the cat", "a dog sees"]
     vectors = Encoder.load(runs["gaps"]).embed(texts).tolist()
@@ -106,6 +108,7 @@ def test_a_loader_of_another_may_be_given(runs):
     assert loaded == [runs["chat"]]
 
 
+@pytest.mark.promise(15, "errors are its exceptions")
 def test_every_error_is_the_exception_that_the_client_knows(client, served, runs):
     def chat(**changes):
         return client.chat.completions.create(**{"model": "chat", "messages": TURNS, **changes})

@@ -66,6 +66,7 @@ def together(jobs):
         return list(threads.map(begun, jobs))
 
 
+@pytest.mark.promise(21, "up to 16 together: equal ids, log-probabilities within 1e-5")
 @given(st.lists(st.tuples(texts, ways), min_size=2, max_size=16))
 @settings(max_examples=12)
 def test_an_answer_is_the_same_alone_and_in_a_crowd(pool, users, asked):
@@ -80,6 +81,7 @@ def test_an_answer_is_the_same_alone_and_in_a_crowd(pool, users, asked):
         assert found.log_probs == pytest.approx(expected.log_probs, abs=1e-5)
 
 
+@pytest.mark.promise(22, "pieces joined are the whole, over bytes")
 @given(st.lists(st.tuples(texts, st.integers(0, 5)), min_size=1, max_size=8))
 @settings(max_examples=15)
 def test_a_stream_in_a_crowd_is_what_is_said_alone(pool, users, asked):

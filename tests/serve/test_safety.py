@@ -28,6 +28,7 @@ def routes_of(served):
             yield method, re.sub(r"\{[^}]*\}", "x", path)
 
 
+@pytest.mark.promise(24, "127.0.0.1 alone")
 def test_only_the_loopback_listens(served, process):
     _, url = process("--quiet")
     port = int(url.rpartition(":")[2])
@@ -38,6 +39,7 @@ def test_only_the_loopback_listens(served, process):
     assert ServerSettings(runs=()).host == "127.0.0.1"
 
 
+@pytest.mark.promise(24, "another address needs a key")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.7", "example.org"])
 def test_another_address_without_a_key_refuses_to_start(host, runs, capsys):
     with pytest.raises(ConfigError, match="no API key"):
@@ -48,6 +50,7 @@ def test_another_address_without_a_key_refuses_to_start(host, runs, capsys):
     assert "--api-key" in capsys.readouterr().err
 
 
+@pytest.mark.promise(24, "a foreign Host is refused")
 @pytest.mark.parametrize(
     "name", ["evil.example", "127.0.0.1.evil.example", "localhost.evil", "", "[::2]:80"]
 )
@@ -58,6 +61,7 @@ def test_a_foreign_host_is_refused(served, name):
         assert served.client.get("/healthz", headers={"host": own}).status_code == 200
 
 
+@pytest.mark.promise(24, "every route but one needs the key")
 def test_every_route_but_one_needs_the_key(runs):
     with serving(runs["chat"], key_hash=hash_of(KEY)) as served:
         found = list(routes_of(served))
@@ -127,6 +131,7 @@ def test_only_listed_pages_of_others_may_ask(runs):
             assert ("access-control-allow-origin" in headers) == is_allowed
 
 
+@pytest.mark.promise(26, "no text, key or address")
 def test_metrics_and_logs_hold_no_text_key_or_address(runs, caplog):
     secret = "xylophone-serendipity"
     caplog.set_level(logging.INFO, "clearhead.serve")

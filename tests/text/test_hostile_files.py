@@ -68,6 +68,7 @@ def mutated(text: str, rng: random.Random) -> str:
     return json.dumps(document)
 
 
+@pytest.mark.promise(12, "60 changed tokenizers of each method")
 @pytest.mark.parametrize("method", METHODS)
 def test_mutated_files_are_refused_or_work(tokenizers, method):
     text, rng = tokenizers[method].json, random.Random(method)

@@ -26,6 +26,7 @@ def begun(nursery, whole_run, request):
     return nursery.place / name
 
 
+@pytest.mark.promise(5, "SIGTERM and Ctrl-C at 3 moments: 143 and 130, no strays")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 @pytest.mark.parametrize("step", [1, 3, 6])
 def test_a_signal_is_a_clean_stop_at_the_update_that_it_came_in(
@@ -82,6 +83,7 @@ def test_a_run_may_be_stopped_anywhere_in_any_way_of_training(nursery, way, worl
         assert losses_in(nursery.place / f"{name}-{step}") == losses_in(nursery.place / name)
 
 
+@pytest.mark.promise(5, "also with two processes")
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -95,6 +97,7 @@ def test_a_signal_to_one_of_two_processes_stops_both_at_one_update(nursery, numb
     assert weights_in(nursery.place / name) == weights_in(nursery.place / f"{name}-whole")
 
 
+@pytest.mark.promise(7, "exit 3")
 def test_a_loss_that_is_not_finite_ends_with_code_3_and_names_the_layer(nursery, whole_run):
     answer = nursery.run("not-finite", 6, EVERY, spoil_at=5)
     assert answer["codes"] == [3]

@@ -72,6 +72,7 @@ def whole_run(nursery):
     return nursery.place / "whole", answer["events"]
 
 
+@pytest.mark.promise(1, "a kill at each kind of file event of a save")
 def test_a_kill_at_any_kind_of_file_event_costs_nothing_but_the_work_since_the_last_save(
     nursery, whole_run
 ):
@@ -82,6 +83,7 @@ def test_a_kill_at_any_kind_of_file_event_costs_nothing_but_the_work_since_the_l
         assert_same_run(run, whole)
 
 
+@pytest.mark.promise(1, "a kill at every file event of a run")
 @pytest.mark.slow
 def test_a_kill_at_every_file_event_of_a_run_costs_nothing_but_the_work_since_the_last_save(
     nursery, whole_run
@@ -93,6 +95,7 @@ def test_a_kill_at_every_file_event_of_a_run_costs_nothing_but_the_work_since_th
         )
 
 
+@pytest.mark.promise(1, "either of two processes killed")
 @pytest.mark.slow
 def test_a_kill_of_either_of_two_processes_costs_nothing_but_the_work_since_the_last_save(nursery):
     whole = nursery.run("whole-of-two", STEPS, OFTEN, watch=True, world=2)
@@ -121,6 +124,7 @@ def kills_at_random(nursery, n, seed, steps=30, **model):
             assert_same_run(nursery.place / name, nursery.place / f"calm-{seed}")
 
 
+@pytest.mark.promise(2, "a few kills, at each change")
 def test_a_few_kills_at_random_moments_change_no_bit(nursery):
     kills_at_random(nursery, 4, seed=1)
 
@@ -130,6 +134,7 @@ def test_a_few_kills_of_a_recurrent_run_change_no_bit_either(nursery):
     kills_at_random(nursery, 4, seed=4, **model)
 
 
+@pytest.mark.promise(2, "20 kills at random moments: weights and losses identical")
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 3])
 def test_twenty_kills_at_random_moments_change_no_bit(nursery, seed):

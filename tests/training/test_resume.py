@@ -169,6 +169,7 @@ FORGOTTEN = {
 }
 
 
+@pytest.mark.promise(3, "each part left out in turn is noticed")
 @pytest.mark.parametrize("what", FORGOTTEN)
 def test_a_checkpoint_that_forgets_something_is_noticed(uninterrupted, what):
     story, keeper = uninterrupted

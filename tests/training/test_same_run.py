@@ -1,4 +1,4 @@
-"""Same data, same run: a refactor shows the identical losses."""
+"""Same data, same run: a refactor shows the identical losses, of every task."""
 
 import json
 from pathlib import Path
@@ -6,33 +6,56 @@ from pathlib import Path
 import pytest
 import torch
 
-from training.runs import losses_in
+from clearhead.config import assigned, layered
+from clearhead.tasks import TASKS
+from clearhead.tasks.fit import fit
+from clearhead.training import StepReport
+from hostile.place import TASKS as FILES
+from hostile.place import TINY, write_data
 
 RECORD = Path(__file__).with_name("same_run.json")
-"""Losses of a run as they were; remove the file to have them recorded anew, when they are meant to change."""
+"""Losses of runs as they were; remove the file to have them recorded anew, when they are meant to change."""
 
 
 def machine() -> list[str]:
-    """What the last bits depend on besides the program."""
+    """What the last bits depend on besides the program; one thread computes."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     processor = next((line for line in lines if line.startswith("model name")), "unknown")
     return [str(torch.__version__), torch.backends.cpu.get_cpu_capability(), processor]
 
 
-def test_a_hundred_updates_have_the_losses_that_they_always_had(nursery):
-    settings = {"train.validate_every": 50, "model.norm": "post", "model.init": "xavier"}
-    answer = nursery.run("same", 100, settings)
-    assert answer["codes"] == [0], answer["output"]
-    found = [value for _, value in losses_in(nursery.place / "same")]
-    if not RECORD.exists():
-        RECORD.write_text(json.dumps({"machine": machine(), "losses": found}, indent=1) + "\n")
+def losses_of(task: str, place: Path) -> list[str]:
+    write_data(place)
+    files = {"data": {"files": [str(place / name) for name in FILES[task]]}}
+    more = [
+        "train.max_steps=100",
+        "train.validate_every=50",
+        "model.norm=post",
+        "model.init=xavier",
+    ]
+    given = layered(files, assigned([*TINY, *more]))
+    reports = fit(TASKS[task], given, place / "run")
+    return [report.loss.hex() for report in reports if isinstance(report, StepReport)]
+
+
+@pytest.mark.promise(
+    28,
+    "100 losses of each task: equal on the same torch, processor and threads; elsewhere 10 within 1e-4",
+)
+@pytest.mark.parametrize("task", FILES)
+def test_a_hundred_updates_have_the_losses_that_they_always_had(task, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    found = losses_of(task, tmp_path)
+    recorded = json.loads(RECORD.read_text()) if RECORD.exists() else {"machine": machine()}
+    if task not in recorded:
+        RECORD.write_text(json.dumps(recorded | {task: found}, indent=1) + "\n")
         pytest.skip("the losses were recorded anew")
-    recorded = json.loads(RECORD.read_text())
+    assert len(found) == 100
     if recorded["machine"] == machine():
-        assert found == recorded["losses"]
+        assert found == recorded[task]
     else:  # another processor rounds differently, and a hundred updates make more of it
         one, other = (
-            [float.fromhex(value) for value in losses] for losses in (found, recorded["losses"])
+            [float.fromhex(value) for value in losses] for losses in (found, recorded[task])
         )
         assert one[:10] == pytest.approx(other[:10], rel=1e-4)
         assert one == pytest.approx(other, rel=0.1)
