@@ -6,6 +6,7 @@ without a word here. Most of a case is right, so that what is wrong with it gets
 
 import inspect
 import json
+import signal
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -48,6 +49,24 @@ COMMANDS = {
 }
 LASTING = {"train", "pretrain", "demo", "serve", "lab"}
 """Verbs that may last as long as they say how they are doing."""
+SIGNALS = [int(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+ENVIRONMENTS = [
+    {"HOME": "/nonexistent"},
+    {"HOME": "/nonexistent", "XDG_CACHE_HOME": ""},
+    {"XDG_CACHE_HOME": "/proc/nothing"},
+    {"XDG_CACHE_HOME": "train.en"},
+    {"XDG_CACHE_HOME": "relative"},
+    {"TMPDIR": "/nonexistent"},
+    {"TERM": "dumb", "COLUMNS": "10"},
+    {"COLUMNS": "0", "LINES": "0"},
+    {"COLUMNS": "x", "NO_COLOR": "1"},
+    {"FORCE_COLOR": "1", "COLUMNS": "30"},
+    {"PYTHONIOENCODING": "latin-1", "LC_ALL": "C"},
+    {"LOCAL_RANK": "x", "RANK": "1"},
+    {"WORLD_SIZE": "²", "RANK": "0", "LOCAL_RANK": "0"},
+    {"CUDA_VISIBLE_DEVICES": "7"},
+]
+"""Surroundings that a program may find itself in."""
 LONG = {
     "--length",
     "--number",
@@ -302,6 +321,10 @@ def streams(draw: st.DrawFn) -> dict[str, Any]:
         found["stdout_to"] = draw(st.sampled_from(["closed", "broken", "/dev/full"]))
     elif odd in (2, 3):
         found["ascii"] = True
+    elif odd in (4, 5):
+        found["env"] = draw(st.sampled_from(ENVIRONMENTS))
+    elif odd == 6:
+        found["signal"] = [draw(st.sampled_from(SIGNALS)), draw(st.floats(0.01, 1.0))]
     return found
 
 

@@ -22,7 +22,7 @@ import clearhead
 from clearhead.machine import n_processors
 from hostile.cases import CASES, Case
 
-CODES = {0, 1, 2, 3, 4, 5, 130, 143}
+CODES = {0, 1, 2, 3, 4, 5, 129, 130, 143}
 SIGN_OF_LIFE = re.compile(
     r"step \d|http|epoch|reading|tokenising|learning tokens|measuring|baseline"
 )
@@ -46,7 +46,11 @@ class Failure:
     def __str__(self) -> str:
         command = shlex.join(["clearhead", *self.case["args"]]).encode("unicode_escape").decode()
         edits = "".join(f"\n    {each}" for each in self.case["edits"])
-        streams = {k: v for k, v in self.case.items() if k in ("stdin_from", "stdout_to", "ascii")}
+        streams = {
+            k: v
+            for k, v in self.case.items()
+            if k in ("stdin_from", "stdout_to", "ascii", "env", "signal")
+        }
         return (
             f"{self.kind}: {self.told}\n    {command[:1500]} {streams or ''}{edits}\n"
             f"    code {self.answer['code']}, {self.answer['seconds']:.1f} s, strays {self.answer['strays']}"
@@ -59,13 +63,17 @@ def failure(case: Case, answer: dict[str, Any]) -> Failure | None:
     kind = ""
     if code is None or (code == -9 and answer["seconds"] > 5) or code == -24:
         kind = "hang"
-    elif code < 0:
-        kind = "signal"
-    elif code not in CODES or "a mistake of the program" in said or "Traceback" in said:
+    elif code < 0 and -code not in case.get("signal", [])[:1]:
+        kind = "signal"  # a signal may also come before there is anybody to hear it
+    elif (
+        (code >= 0 and code not in CODES)
+        or "a mistake of the program" in said
+        or "Traceback" in said
+    ):
         kind = "mistake"
     elif answer["stopped"] and not (case["is_long"] or SIGN_OF_LIFE.search(said)):
         kind = "hang"
-    elif code and not (said or answer["stdout"] or case.get("stdout_to") == "broken"):
+    elif code and not (code > 128 or said or answer["stdout"] or case.get("stdout_to") == "broken"):
         kind = "noise"
     elif answer["strays"]:
         kind = "stray"

@@ -1,4 +1,4 @@
-"""Makes the small runs of a release, which every later one must read: `python -m releases.make` in tests, once for each.
+"""Makes the small runs of a release, which every later one must read: `python -m releases.make`, in tests.
 
 tests/releases/VERSION/{mt,chat,mood,bard,books}    runs as that release trained them
 tests/releases/VERSION/said.json                    what they said
