@@ -1,6 +1,5 @@
 """`clearhead look`: every number behind an output, in the terminal or in one file for a browser."""
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
