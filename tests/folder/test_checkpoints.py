@@ -1,5 +1,6 @@
 """What is saved is found again, whole or not at all."""
 
+import dataclasses
 import hashlib
 import random
 import shutil
@@ -12,6 +13,8 @@ import torch
 from clearhead import tensors
 from clearhead.errors import ClearheadError, FolderError, ModelFileError
 from clearhead.folder import RunFolder
+from clearhead.folder.history import SavedCounters
+from clearhead.training.state import Counters
 
 from .conftest import checkpoint_of, is_whole, state_of
 
@@ -189,3 +192,8 @@ def test_what_was_not_hashed_before_is_hashed_as_it_is_read(saved):
     flip(newest.path / "optimizer.safetensors")
     with pytest.raises(ModelFileError):
         saved.checkpoints.at(2).tensors("optimizer")
+
+
+def test_a_saved_state_is_what_training_counts():
+    counters = {field.name for field in dataclasses.fields(Counters)}
+    assert SavedCounters.model_fields.keys() == counters
