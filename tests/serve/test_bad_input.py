@@ -77,6 +77,7 @@ CHECKS = [
 
 
 @pytest.mark.promise(16, "schemathesis: 200 examples for every operation (4 at each change)")
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module")  # the server's threads may
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize("n_examples", [4, pytest.param(200, marks=pytest.mark.slow)])
 def test_the_document_is_true_whatever_is_sent(served, mode, n_examples):

@@ -34,15 +34,18 @@ def test_a_full_server_says_so_at_once_and_the_others_are_served(runs):
     with serving(runs["bard"], limits=Limits(requests=4)) as served:
         held = [raw(served, "/api/write", **LONG, seed=seed) for seed in range(4)]
         wait_until(lambda: served.work.n_taken == 4)
-        times = []
+        times, health = [], []  # a busy machine is slow to answer anything
         for _ in range(20):
+            begun = time.perf_counter()
+            assert served.client.get("/healthz").status_code == 200
+            health.append(time.perf_counter() - begun)
             begun = time.perf_counter()
             answer = served.post("/api/write", text="x")
             times.append(time.perf_counter() - begun)
             assert answer.status_code == 429
             assert answer.headers["retry-after"] == "1"
             assert answer.json()["error"].startswith("Slowdown")
-        assert statistics.median(times) < 0.05
+        assert statistics.median(times) < 0.05 + statistics.median(health)
         for each in held:
             each.close()
         wait_until(lambda: served.work.n_taken == 0)
