@@ -265,10 +265,11 @@ def test_settings_that_ask_for_petabytes_are_refused_before_any_are_allocated(ru
         run.model()
 
 
-def test_the_bound_on_the_weights_is_one_for_every_preset():
+@pytest.mark.parametrize("architecture", ["transformer", "lstm", "gru"])
+def test_the_bound_on_the_weights_is_one_for_every_preset(architecture):
     for name in ("tiny", "big"):
         for family in ("encoder-decoder", "encoder", "decoder"):
-            config = ModelConfig.preset(name, family=family)
+            config = ModelConfig.preset(name, family=family, architecture=architecture)
             model = empty_model(config, 2**40, Path())
             actual = sum(tensor.nbytes for tensor in model.state_dict().values())
             assert actual / 3 < least_bytes(config) <= actual

@@ -107,8 +107,8 @@ class RecurrentLayer(nn.Module):
         """The states; those of padding are zero, and nothing is read there."""
         if tap.listening:
             return self.spelled_out(x, real, start or self.nothing(x), tap=tap)
-        begin = None if start is None else [each.transpose(0, 1) for each in start]
-        hx = None if begin is None else tuple(begin) if self.kind == "lstm" else begin[0]
+        begin = tuple(each.transpose(0, 1) for each in start or ())
+        hx = (begin if self.kind == "lstm" else begin[0]) if begin else None
         if real is None:
             states: Tensor = self.cells(x, hx)[0]
             return states
@@ -128,28 +128,21 @@ class RecurrentLayer(nn.Module):
     def spelled_out(
         self, x: Float[Tensor, "B T X"], real: Bool[Tensor, "B T"] | None, state: State, *, tap: Tap
     ) -> Float[Tensor, "B T D"]:
-        n_rows, rows = x.size(1), Rows(tap, x.size(1))
-        found: list[Tensor] = []
+        n_rows, n_units = x.size(1), self.cells.hidden_size
+        rows, found = Rows(tap, n_rows), list[Tensor]()
+        is_real = x.new_ones(x.shape[:2], dtype=torch.bool) if real is None else real
         for t in range(n_rows):
             rows.at = (t, n_rows - 1 - t)[: len(self.ends)]
             new = self.step([x[:, row : row + 1] for row in rows.at], state, rows)
-            if real is not None:
-                read = [
-                    real[:, row, None, None].expand(-1, 1, self.cells.hidden_size)
-                    for row in rows.at
-                ]
-                is_read = torch.cat(read, dim=-1)
-                new = tuple(torch.where(is_read, *each) for each in zip(new, state, strict=True))
-                found.append(new[0] * is_read)
-            else:
-                found.append(new[0])
-            state = new
-        halves = zip(*(each.chunk(len(self.ends), dim=-1) for each in found), strict=True)
+            # Padding changes no state.
+            halves = [is_real[:, row, None, None].expand(-1, 1, n_units) for row in rows.at]
+            is_read = torch.cat(halves, dim=-1)
+            state = tuple(torch.where(is_read, *each) for each in zip(new, state, strict=True))
+            found.append(state[0] * is_read)
+        ways = zip(*(each.chunk(len(self.ends), dim=-1) for each in found), strict=True)
         # The second direction comes from the end.
-        return torch.cat(
-            [torch.cat(half[::way], dim=1) for half, way in zip(halves, (1, -1), strict=False)],
-            dim=-1,
-        )
+        ordered = zip(ways, (1, -1), strict=False)
+        return torch.cat([torch.cat(way[::by], dim=1) for way, by in ordered], dim=-1)
 
     def step(self, x: Sequence[Float[Tensor, "B 1 X"]], state: State, tap: Tap = SILENT) -> State:
         """One word further; of two directions each has its own."""
