@@ -86,15 +86,17 @@ def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[
 def paired_bootstrap(
     first: Sequence[str], second: Sequence[str], references: Sequence[str]
 ) -> list[PairedScore]:
-    """BLEU and chrF2 of two systems, with the p-values of sacreBLEU's paired bootstrap test."""
+    """BLEU, chrF2 and TER of two systems, with the p-values of sacreBLEU's paired bootstrap test."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics.ter import TER
     from sacrebleu.significance import PairedTest
 
     check_lengths(first, references)
     check_lengths(second, references)
     systems: list[tuple[str, Sequence[str]]] = [("first", first), ("second", second)]
-    test = PairedTest(systems, {"BLEU": BLEU(), "chrF2": CHRF()}, [list(references)], "bs")
+    scores = {"BLEU": BLEU(), "chrF2": CHRF(), "TER": TER()}
+    test = PairedTest(systems, scores, [list(references)], "bs")
     signatures, results = test()
     found: Mapping[str, Any] = results
     # of equal outputs sacreBLEU would say that their difference, 0, is never due to chance

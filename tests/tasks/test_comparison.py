@@ -42,9 +42,9 @@ def files(tmp_path: Path) -> dict[str, Path]:
 
 def test_a_clearly_better_system_is_better_by_more_than_chance(files: dict[str, Path]) -> None:
     found = clearhead.compare(files["bad"], files["good"], [files["source"], files["reference"]])
-    assert [score.name for score in found.scores] == ["BLEU", "chrF2"]
+    assert [score.name for score in found.scores] == ["BLEU", "chrF2", "TER"]
     for score in found.scores:
-        assert score.second > score.first
+        assert (score.second > score.first) == (score.name != "TER"), "of TER less is better"
         assert score.p_value is not None
         assert score.p_value < 0.05
     assert found.differences[0].gain > 0
@@ -150,5 +150,5 @@ def test_the_command_tells_people_and_programs_and_writes_a_page(
     assert "<mark>" in html
     assert main(["compare", *named, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [score["name"] for score in found["scores"]] == ["BLEU", "chrF2"]
+    assert [score["name"] for score in found["scores"]] == ["BLEU", "chrF2", "TER"]
     assert html.count("<section>") == len(found["differences"])

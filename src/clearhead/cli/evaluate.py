@@ -86,7 +86,7 @@ def compare(
 ) -> None:
     """Compare two runs on a test set: is the difference more than chance?
 
-    Translators: BLEU and chrF2 with a paired bootstrap test. Classifiers: accuracy with McNemar's
+    Translators: BLEU, chrF2 and TER with a paired bootstrap test. Classifiers: accuracy with McNemar's
     test. Writers and chatbots: bits per byte.
 
     - `clearhead compare runs/a runs/b test.en test.de`

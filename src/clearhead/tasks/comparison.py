@@ -163,7 +163,7 @@ def compare(
 ) -> Comparison:
     """Compare two runs, or two files of outputs, line by line, on a test set.
 
-    Translations by BLEU and chrF2 with a paired bootstrap test, labels by accuracy with McNemar's,
+    Translations by BLEU, chrF2 and TER with a paired bootstrap test, labels by accuracy with McNemar's,
     writers and chatbots by bits per byte. Of two files, `task` says what they hold: "translation"
     (the default) or "classification".
     """
