@@ -23,6 +23,8 @@ COLOURS = {
     "lstm": "#d9730d",
     "gru": "#1a9a6c",
     "convolution": "#b05cc0",
+    "sinusoidal": "#2f81c8",
+    "learned": "#d9730d",
 }
 NAMES = {
     "transformer": "Transformer",
@@ -167,5 +169,5 @@ def mark_place(axes: "Axes", x: float, text: str) -> None:
     axes.axvline(x, color=INK, linewidth=0.8, linestyle=":")
     height = axes.get_xaxis_transform()
     axes.annotate(
-        text, (x, 0.02), xycoords=height, xytext=(4, 0), textcoords="offset points", fontsize=9
+        text, (x, 0.95), xycoords=height, xytext=(4, 0), textcoords="offset points", fontsize=9
     )

@@ -140,9 +140,7 @@ class Gradients(Experiment):
                 )
                 tick_plainly(axes, distances(self.reach)[1:])
                 even = 1 / (self.reach + self.learned_back)
-                plot_formula(
-                    axes, [(self.reach, even), (1, even)], "1/n: the same from every word", offset=3
-                )
+                plot_formula(axes, [(self.reach, even), (1, even)], "1/n", offset=3)
                 axes.set_title(self.told_training() if trained else "untrained")
                 if trained:
                     mark_place(axes, self.learned_back, "the answer")
