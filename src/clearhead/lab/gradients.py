@@ -148,10 +148,10 @@ class Gradients(Experiment):
                     axes.set_ylabel("share of the gradient")
         shows = "Words recalled from k words ago, after as many updates of each model"
         with notebook.picture("memory", shows, (6.5, 4)) as figure:
-            axes = figure.add_subplot(xscale="log")
+            axes = figure.add_subplot(xscale="log", ylim=(0, 1.05))
             plot_lines(axes, {kind: memory_of(recalled, kind) for kind in ARCHITECTURES})
             tick_plainly(axes, self.backs, most=8)
-            axes.set(xlabel="k words ago", ylabel="share of words right", ylim=(0, 1.05))
+            axes.set(xlabel="k words ago", ylabel="share of words right")
             chance = [(self.backs[0], 1 / N_WORDS), (self.backs[-1], 1 / N_WORDS)]
             plot_formula(axes, chance, "")
             axes.text(self.backs[0], 1 / N_WORDS + 0.02, f"chance: 1/{N_WORDS}", fontsize=9)

@@ -123,12 +123,11 @@ class Positions(Experiment):
             f"after training on texts of {LAST} to {self.longest_seen} words"
         )
         with notebook.picture("new-lengths", shows, (6.5, 3.6)) as figure:
-            axes = figure.add_subplot()
+            axes = figure.add_subplot(ylim=(0, 1.05))
             lines = {kind: self.curve(trained, kind) for kind in ("sinusoidal", "learned")}
             plot_lines(axes, lines)
             mark_place(axes, self.longest_seen, "longest seen")
             axes.set(xlabel="length of the text (words)", ylabel="share of them right")
-            axes.set_ylim(0, 1.05)
 
     def curve(self, trained: list[Row], kind: str) -> list[tuple[float, float]]:
         own = [row for row in trained if row["positions"] == kind]
