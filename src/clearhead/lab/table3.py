@@ -18,7 +18,7 @@ from torch import Tensor
 from clearhead import metrics
 from clearhead.config import Config, Given, layered
 from clearhead.decode import decode
-from clearhead.lab.figures import COLOURS, INK
+from clearhead.lab.figures import COLOURS, INK, tick_plainly
 from clearhead.lab.notebook import Experiment, Findings, Notebook, Row
 from clearhead.lab.toys import learn
 from clearhead.look.edits import edits_of
@@ -43,6 +43,9 @@ BASE: Given = {
 
 PAPER_BASE = 4.92
 """Perplexity of the paper's base model."""
+ASIDE = 0.13
+"""How far a row's two kinds of points stand from its middle."""
+TICKS = (0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50)
 
 
 def layers(n: int) -> Given:
@@ -167,14 +170,20 @@ class Table3(Experiment):
             axes = figure.add_subplot(xscale="log")
             for place, each in enumerate(chosen):
                 ratios = [row["perplexity"] / ours["base"] for row in found[each.name]]
-                axes.plot(ratios, [place] * len(ratios), "o", color=COLOURS["transformer"])
+                axes.plot(ratios, [place - ASIDE] * len(ratios), "o", color=COLOURS["transformer"])
                 if each.paper:
                     axes.plot(
-                        each.paper[1] / PAPER_BASE, place, "D", color=COLOURS["lstm"], markersize=5
+                        each.paper[1] / PAPER_BASE,
+                        place + ASIDE,
+                        "D",
+                        color=COLOURS["lstm"],
+                        markersize=5,
                     )
             axes.axvline(1, color=INK, linewidth=0.8)
             axes.set_yticks(range(len(chosen)), [each.name for each in chosen])
             axes.invert_yaxis()
+            low, high = axes.get_xlim()
+            tick_plainly(axes, [tick for tick in TICKS if low <= tick <= high], most=len(TICKS))
             axes.set_xlabel("perplexity / that of the base (left is better)")
             axes.set_title("● here, one for each seed", color=COLOURS["transformer"])
             axes.set_title("◆ in the paper", color=COLOURS["lstm"], loc="right")
