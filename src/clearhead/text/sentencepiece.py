@@ -62,6 +62,7 @@ class SentencePiece:
         pieces, scores, kinds = zip(*found, strict=True)
         require(len(set(pieces)) == len(pieces), "has the same piece twice")
         charsmap = normaliser.get(2, b"")
+        require(isinstance(charsmap, bytes), "has a character map that is a number")
         Normaliser(charsmap)
         return cls(method, pieces, scores, kinds, charsmap)
 
@@ -101,6 +102,7 @@ def merges(scores: dict[str, float]) -> Iterator[tuple[str, str]]:
 
 def fields(content: bytes) -> Iterator[tuple[int, Any]]:
     """The fields of a protocol buffer by their numbers: integers, floats and bytes."""
+    require(isinstance(content, bytes), "has a number where a part of it should be")
     place = 0
 
     def varint() -> int:
@@ -128,7 +130,6 @@ def fields(content: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def piece_of(content: Any) -> tuple[str, float, int]:
-    require(isinstance(content, bytes), "has a piece that is a number")
     found = {1: b"", 2: 0.0, 3: NORMAL, **dict(fields(content))}
     try:
         piece = found[1].decode()
@@ -154,6 +155,10 @@ class Normaliser:
         size = int.from_bytes(charsmap[:4], "little")
         fits = not charsmap or (0 < size <= len(charsmap) - 4 and size % 4 == 0)
         require(fits, "has a character map that is cut off")
+        try:
+            charsmap[4 + size :].decode()  # the Rust library panics if this is no text
+        except UnicodeDecodeError:
+            require(False, "maps characters to what is no text")
         self.units = memoryview(charsmap)[4 : 4 + size].cast("I")
         self.replacements = charsmap[4 + size :]
         self.known: dict[str, tuple[int, str | None] | None] = {"": (0, None)}
