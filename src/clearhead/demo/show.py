@@ -77,7 +77,7 @@ class Show(ABC):
         self.write_look()
         self.say("What next", f"{self.words.limits} Try:")
         look = f'look {self.into} "{self.words.asked}"'
-        return [*commands, look, f"info {self.into}", self.words.yours]
+        return [*commands, look, f"serve {self.into}", f"info {self.into}", self.words.yours]
 
     def write_look(self) -> None:
         """Write the page that shows every number behind one answer, and say how to open it."""
