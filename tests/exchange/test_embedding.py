@@ -100,3 +100,14 @@ def test_import_and_export_from_the_command_line(foreign, tmp_path, capsys):
     assert capsys.readouterr().err == ""
     assert RunFolder.open(tmp_path / "run").problems() == []
     assert (tmp_path / "out" / "certificate.json").exists()
+
+
+def test_without_transformers_the_certificate_says_that_no_sample_was_run(
+    foreign, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("clearhead.exchange.reference.find_spec", lambda _: None)
+    certificate = import_model(foreign("BertModel")[1], tmp_path / "run")
+    assert certificate.logit_difference is None
+    assert "No sample was run." in str(certificate)
+    assert "The two agree." not in str(certificate)
+    assert len(certificate.tensors["used"]) > 10

@@ -119,7 +119,8 @@ class Certificate:
             *((f"tensors {fate}", told(names)) for fate, names in self.tensors.items()),
             *self.versions.items(),
         ]
-        verdict = "The two agree." if self.is_good else f"They differ: {'; '.join(self.faults)}."
+        agreed = "The two agree." if self.n_texts else "No sample was run."
+        verdict = agreed if self.is_good else f"They differ: {'; '.join(self.faults)}."
         first = [f"- first difference: {self.first_difference}"] if self.first_difference else []
         lines = [f"# {self.title}", "", verdict, "", "| | |", "|---|---|"]
         lines += [f"| {name} | {value} |" for name, value in rows]
