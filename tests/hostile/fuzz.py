@@ -73,7 +73,9 @@ def failure(case: Case, answer: dict[str, Any]) -> Failure | None:
         kind = "mistake"
     elif answer["stopped"] and not (case["is_long"] or SIGN_OF_LIFE.search(said)):
         kind = "hang"
-    elif code and not (code > 128 or said or answer["stdout"] or case.get("stdout_to") == "broken"):
+    elif code > 0 and not (
+        code > 128 or said or answer["stdout"] or case.get("stdout_to") == "broken"
+    ):
         kind = "noise"
     elif answer["strays"]:
         kind = "stray"

@@ -86,6 +86,8 @@ def fork(order: dict, place: Path) -> int:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
+    except KeyboardInterrupt:  # it came before the program had begun
+        code = 130
     except BaseException as error:  # the parent's loop must never run in a child
         with suppress(BaseException):
             sys.stderr.write(f"escaped main(): {type(error).__name__}: {error}\n")
