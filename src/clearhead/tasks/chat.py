@@ -44,6 +44,8 @@ PIECE = 1_024
 """Bytes of a conversation that are learned at a time: about what a chatbot reads at once."""
 LENGTH: int = DEFAULTS["chat"]["decode"]["max_length"]
 """Tokens of the longest reply where the settings name no number."""
+SAMPLE_TOKENS = 200
+"""Tokens of a reply that is shown at a validation, at most, whatever the settings allow."""
 ENOUGH_TO_TELL = 1_000
 """Conversations that are looked at to see whether they are more than questions and answers."""
 
@@ -304,9 +306,11 @@ class ChatTask(Task):
     def judge(self, examples: list[Conversation], store: Store) -> Judge:
         """The loss; the likeliest replies to a few of the conversations."""
         some = [each.turns[:-1] for each in examples[:N_SAMPLES]]
+        longest = self.config.decode.max_length or LENGTH
 
         def sampled(model: Model) -> Samples:
             bot = Chatbot(model, self.tokenizers, self.config)
-            return tuple((turns[-1], bot.answer(turns, temperature=0.0).text) for turns in some)
+            how: dict[str, Any] = {"temperature": 0.0, "max_length": min(longest, SAMPLE_TOKENS)}
+            return tuple((turns[-1], bot.answer(turns, **how).text) for turns in some)
 
         return Judge(loss=mean_loss(next_token_loss(), self.batches(store)), samples=sampled)

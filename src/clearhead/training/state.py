@@ -350,4 +350,10 @@ def load_tensors(into: Tensors, saved: Tensors) -> None:
             "Use another --into.",
         )
     for name, tensor in into.items():
+        if tensor.shape != saved[name].shape:
+            raise FolderError(
+                f"The checkpoint is of another model: {name} has the shape "
+                f"{[*saved[name].shape]} instead of {[*tensor.shape]}.",
+                "Put config.toml back as it was, or use another --into.",
+            )
         tensor.copy_(placed_like(tensor, saved[name]))
