@@ -29,14 +29,14 @@ KINDS = (
 def edit(place: Path, order: dict) -> None:
     """Do as told; `pick` chooses among the places where it can be done."""
     path, how, pick = place / order["path"], order["how"], order["pick"]
-    if not path.is_file() and not (path.is_dir() and how == "gone"):
+    if path.is_symlink() or (not path.is_file() and not (path.is_dir() and how == "gone")):
         return  # an edit before this one has made it something else
     if how in ("gone", "folder", "link", "pipe"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
         {
             "gone": lambda: None,
             "folder": path.mkdir,
-            "link": lambda: path.symlink_to(order["value"] or "/etc/passwd"),
+            "link": lambda: path.symlink_to(order["value"] or Path.cwd().parent / "outside"),
             "pipe": lambda: os.mkfifo(path),
         }[how]()
         return

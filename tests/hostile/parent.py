@@ -110,6 +110,7 @@ def ended(pid: int, seconds: float) -> int | None:
 def carry_out(order: dict, template: Path) -> dict:
     outside = Path(tempfile.mkdtemp(dir=template.parent))
     place = outside / "place"
+    (outside / "outside").write_text("not yours\n")
     shutil.copytree(template, place, symlinks=True, ignore=unneeded(template, order["runs"]))
     begin = time.monotonic()
     pid = fork(order, place)
@@ -134,6 +135,9 @@ def carry_out(order: dict, template: Path) -> dict:
         os.waitpid(pid, 0)
     said = {name: tail(outside / name) for name in ("stdout", "stderr")}
     strays = [str(path.relative_to(place)) for path in place.rglob("*.tmp-*")]
+    is_named = any("outside" in word for word in order["args"])
+    if not is_named and (outside / "outside").read_text() != "not yours\n":
+        strays.append("what a link leads to was written")
     shutil.rmtree(outside, ignore_errors=True)
     seconds = time.monotonic() - begin
     return {"code": code, "stopped": was_stopped, "seconds": seconds, "strays": strays} | said

@@ -207,7 +207,7 @@ def test_hundreds_of_terms_on_one_line_degrade_and_are_reported(tried):
     assert "without the term v299" in answer["stderr"]
 
 
-PLACES = ["/dev/full", "/", ".", "", "runs", "missing/file", "train.en/file", "x" * 300]
+PLACES = ["/dev/full", "/proc", ".", "", "runs", "missing/file", "train.en/file", "x" * 300]
 
 
 @pytest.mark.promise(27, "32 outputs to impossible places: exit 4, named")

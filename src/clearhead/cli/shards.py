@@ -93,7 +93,7 @@ class Corpus:
 
     def join(self, output: Path | None) -> None:
         """Write what all shards answered to a file, or to stdout."""
-        from clearhead.disk import atomic_file
+        from clearhead.disk import output_file
         from clearhead.scale import join
 
         parts = join(self.into, self.made_with())
@@ -101,7 +101,7 @@ class Corpus:
             sys.stdout.buffer.writelines(parts)
             sys.stdout.buffer.flush()
             return
-        with atomic_file(output) as file:
+        with output_file(output) as file:
             for part in parts:
                 file.write(part)
 
