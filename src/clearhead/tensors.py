@@ -118,7 +118,11 @@ def header_of(contents: Mapping[str, Spec], metadata: Mapping[str, str]) -> str:
 
 def raw(tensor: Tensor) -> memoryview:
     # without numbers there is nothing that torch could take for bytes
-    return tensor.reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else memoryview(b"")
+    return (
+        tensor.reshape(-1).view(torch.uint8).numpy().data
+        if tensor.numel()
+        else memoryview(bytearray())
+    )
 
 
 def read_tensors(

@@ -16,7 +16,7 @@ from clearhead import disk
 from clearhead.errors import DiskError
 from clearhead.folder import RunFolder
 
-from .conftest import checkpoint_of, created, in_child, is_whole, strays
+from .conftest import PLAN, checkpoint_of, created, in_child, is_whole, strays
 
 BIG = (9, {"weights": {"x": torch.ones(100_000)}}, {})
 """A checkpoint of 400,000 bytes."""
@@ -120,4 +120,5 @@ def test_weights_and_log_lines_that_cannot_be_written_are_disk_errors_too(small_
         with pytest.raises(DiskError, match="No space left"):
             write()
     filler.unlink()
+    small_disk.write_plan(PLAN)
     assert small_disk.problems() == []

@@ -19,6 +19,7 @@ from clearhead.text import Tokenizer
 
 from .conftest import (
     CONFIG,
+    PLAN,
     TOKENIZER,
     checkpoint_of,
     is_whole,
@@ -199,6 +200,7 @@ def test_the_umask_is_honoured(tmp_path):
 
 
 def test_a_whole_run_has_nothing_wrong_with_it(run):
+    run.write_plan(PLAN)
     run.checkpoints.save(*checkpoint_of(1))
     run.log.write({"step": 1})
     assert run.problems() == []

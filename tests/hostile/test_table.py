@@ -147,7 +147,7 @@ def test_a_config_that_is_no_run_s_is_refused(tried, how, said):
 
 @pytest.mark.parametrize("size", [1, 20, 1_000, 2_000_000])
 def test_a_vocabulary_that_is_not_the_weights_is_refused(tried, size):
-    line = 5  # after format, task, a blank line, [model] and family
+    line = 6  # after format, task, a blank line, [model], architecture and family
     answer = told(
         tried, ["chat", "runs/chat"], edited(CONFIG, "set", str(size), line), stdin=b"hi\n"
     )
