@@ -5,8 +5,11 @@ import json
 import pytest
 
 import clearhead
+from clearhead.folder import RunFolder
 from clearhead.look.export import tensors
 from clearhead.tensors import tensor_bytes
+from tests.serve.conftest import serving
+from tests.tasks.random_runs import random_folder
 
 SENTENCE = "the cat sees the dog ."
 
@@ -127,21 +130,31 @@ def test_a_look_is_the_document_and_the_tensors_of_the_file(served, runs, run, m
 
 
 def test_training_is_followed_while_it_goes_on(served, runs):
-    from clearhead.folder import RunFolder
-
     log = RunFolder(runs["mood"]).log
-    n_lines = sum(1 for _ in log.lines())
+    lines = list(log.lines())
+    next_step = next(line for line in reversed(lines) if line["kind"] == "step") | {"step": 21}
     found = []
     with served.client.stream("GET", "/api/progress", params={"run": "mood"}) as response:
         for line in response.iter_lines():
             if line.startswith("event: "):
                 found.append(line.removeprefix("event: "))
-            if found.count("report") == n_lines and "state" in found:
-                log.write({"kind": "step", "step": 21, "loss": 1.0})
-                n_lines += 1
+            if line == "event: state":
+                assert found.count("report") == len(lines)
+                log.write(next_step)
             if line.startswith("data: ") and '"step": 21' in line:
                 break
     assert found[-1] == "report"
+
+
+def test_a_log_that_cannot_be_read_ends_the_stream_with_an_error(tmp_path):
+    run = random_folder(tmp_path / "gaps", "pretraining", "encoder", method="words")
+    RunFolder(run).log.write({"kind": "step", "step": -1})
+    with serving(run) as served:
+        answer = served.client.get("/api/progress", params={"run": "gaps"})
+    ((name, told),) = events(answer)
+    assert name == "error"
+    assert "metrics.jsonl:1 is not a report" in told["error"]
+    assert told["advice"] == "Remove the line."
 
 
 def test_what_a_run_cannot_do_is_said(served):

@@ -19,7 +19,7 @@ from clearhead.look.film import film_of
 from clearhead.serve.models import ABILITIES, ServedRun
 from clearhead.serve.pool import Ticket
 from clearhead.serve.settings import Limits
-from clearhead.serve.work import Emit, EventStream, Work, written
+from clearhead.serve.work import Emit, EventStream, Work, to_the_end, written
 from clearhead.tasks import (
     Chatbot,
     Classification,
@@ -554,14 +554,14 @@ def routes(work: Work) -> APIRouter:
         responses=STREAMED,
     )
     async def follow(run: Annotated[str, Query(max_length=200)]) -> StreamingResponse:
-        """The reports of a run that is being trained, as events: report, frame, state, reset."""
+        """The reports of a run in training, as events: report, frame, state, reset, error."""
         nonlocal n_watching
         if run not in shelf.runs:
             shelf.named(run, "look")
         if n_watching >= WATCHERS:
             raise RequestError("Slowdown: too many requests", "Ask again later.", 429, "busy")
         n_watching += 1
-        return EventStream(progress(shelf.runs[run], work), leave)
+        return EventStream(to_the_end(progress(shelf.runs[run], work)), leave)
 
     def leave() -> None:
         nonlocal n_watching

@@ -172,6 +172,15 @@ async def pinging(queue: "asyncio.Queue[str | None]") -> AsyncIterator[str]:
         yield text
 
 
+async def to_the_end(events: AsyncIterator[str]) -> AsyncIterator[str]:
+    """Events; if an error ends them, it is the last: the status was sent before the first."""
+    try:
+        async for event in events:
+            yield event
+    except Exception as error:
+        yield written("error", told(error))
+
+
 async def left(request: Request) -> None:
     """Returns when the client leaves; its body was read before."""
     while (await request.receive())["type"] != "http.disconnect":
