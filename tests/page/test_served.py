@@ -121,12 +121,22 @@ def plain(text: str) -> str:
     return "".join(text.split())
 
 
+def translate(tab: Any, text: str) -> Any:
+    """Type a text and wait for its translation, not the example's; what the page asked for."""
+    with tab.expect_request(
+        lambda request: (
+            request.url.endswith("/api/translate") and request.post_data_json["text"] == text
+        )
+    ) as request:
+        tab.locator(".typing textarea").fill(text)
+    tab.wait_for_selector(".use:not(.asking)")
+    return request.value.post_data_json
+
+
 def test_a_translation_appears_while_one_types_and_is_the_apis(open_page, served):
     tab = open_page("#/translate")
-    tab.locator(".typing textarea").fill(TEXT)
-    tab.wait_for_selector(".after a")
-    tab.wait_for_selector(".use:not(.asking)")
-    expected = served.post("/api/translate", text=TEXT, beam=5)
+    translate(tab, TEXT)
+    expected = served.post("/api/translate", text=TEXT)
     assert plain(tab.locator(".output-text").inner_text()) == plain(expected["text"])
     href = tab.locator(".after a").get_attribute("href")
     assert "run=en-de" in href
@@ -136,9 +146,9 @@ def test_a_translation_appears_while_one_types_and_is_the_apis(open_page, served
 
 def test_pointing_at_a_word_lights_its_source(open_page, served):
     tab = open_page("#/translate")
-    tab.locator(".typing textarea").fill(TEXT)
+    translate(tab, TEXT)
     tab.wait_for_selector(".joined .ribbon")
-    alignment = served.post("/api/translate", text=TEXT, beam=5, align=True)["alignment"]
+    alignment = served.post("/api/translate", text=TEXT, align=True)["alignment"]
     if not tab.locator(".said").count():
         pytest.skip("the random model says something that its tokens do not spell")
     tab.locator(".said").first.hover()
@@ -152,9 +162,7 @@ def test_pointing_at_a_word_lights_its_source(open_page, served):
 
 def test_a_chosen_alternative_is_gone_on_from(open_page, served):
     tab = open_page("#/translate")
-    tab.locator(".typing textarea").fill(TEXT)
-    tab.wait_for_selector(".said")
-    tab.wait_for_selector(".use:not(.asking)")
+    translate(tab, TEXT)
     before = tab.locator(".said").first.inner_text()
     tab.locator(".said").first.click()
     tab.wait_for_selector(".choices li")
@@ -167,7 +175,7 @@ def test_a_chosen_alternative_is_gone_on_from(open_page, served):
         options.filter(has_text=wanted).first.click()
     prefix = request.value.post_data_json["prefix_ids"]
     tab.wait_for_selector(".use:not(.asking)")
-    found = served.post("/api/translate", text=TEXT, beam=5, prefix_ids=prefix)
+    found = served.post("/api/translate", text=TEXT, prefix_ids=prefix)
     assert [token["id"] for token in found["tokens"]][: len(prefix)] == prefix
     assert plain(tab.locator(".output-text").inner_text()) == plain(found["text"])
     assert plain(found["text"]).startswith(wanted)
@@ -177,12 +185,8 @@ def test_the_glossary_is_asked_for_and_shown_as_the_api_obeys_it(open_page, serv
     tab = open_page("#/translate")
     tab.locator(".glossary summary").click()
     tab.locator(".glossary textarea").fill("cat = KATER\nnot a term")
-    with tab.expect_request("**/api/translate") as request:
-        tab.locator(".typing textarea").fill(TEXT)
-    assert request.value.post_data_json["glossary"] == {"cat": "KATER"}
-    tab.wait_for_selector(".after a")
-    tab.wait_for_selector(".use:not(.asking)")
-    found = served.post("/api/translate", text=TEXT, beam=5, glossary={"cat": "KATER"})
+    assert translate(tab, TEXT)["glossary"] == {"cat": "KATER"}
+    found = served.post("/api/translate", text=TEXT, glossary={"cat": "KATER"})
     assert plain(tab.locator(".output-text").inner_text()) == plain(found["text"])
 
 
@@ -365,8 +369,7 @@ def test_nothing_leaves_the_screen(open_page, width):
 def test_hostile_text_stays_text(open_page):
     evil = '</script><img src=x onerror="window.hit=1">'
     tab = open_page("#/translate")
-    tab.locator(".typing textarea").fill(evil)
-    tab.wait_for_selector(".after a")
+    translate(tab, evil)
     tab.evaluate("() => { location.hash = '#/classify'; }")
     tab.locator(".typing textarea").last.fill(evil)
     tab.wait_for_selector(".verdict-name")
