@@ -114,7 +114,7 @@ def kills_at_random(nursery, n, seed, steps=30, **model):
     settings = {"train.save_every": 3, "train.validate_every": 10, **model}
     choice = random.Random(seed)
     whole = nursery.run(f"calm-{seed}", steps, settings)
-    assert whole["codes"] == [0]
+    assert whole["codes"] == [0], whole["output"]
     for number in range(n):
         name = f"random-{seed}-{number // 4}"  # four kills on the way of each run, then another run
         after = choice.uniform(0.1, 1.0) * whole["seconds"]
@@ -130,7 +130,7 @@ def test_a_few_kills_at_random_moments_change_no_bit(nursery):
 
 
 def test_a_few_kills_of_a_recurrent_run_change_no_bit_either(nursery):
-    model = {"model.architecture": "lstm", "model.input_feeding": "true", "model.dropout": 0.2}
+    model = {"model.architecture": "lstm", "model.input_feeding": True, "model.dropout": 0.2}
     kills_at_random(nursery, 4, seed=4, **model)
 
 
