@@ -2,7 +2,6 @@
 
 import gzip
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,20 +82,19 @@ def request(*asked: Any, budget: str | None = None, **others: Any) -> fit.Reques
 whole_request = fit.request
 
 
-@pytest.fixture(scope="session")
-def small_trainings() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fit, "request", request)
-        patch.setattr(training, "request", request)
-        yield
+def train_small(patch: pytest.MonkeyPatch) -> None:
+    """Make every training small for as long as the patch lasts, which other tests must not see."""
+    for module in (fit, training):
+        patch.setattr(module, "request", request)
 
 
 @pytest.fixture(scope="session")
-def whole_desk(tmp_path_factory: pytest.TempPathFactory, small_trainings: None) -> Path:
+def whole_desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("desk")
     write_files(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        train_small(patch)
         for name, asked in RUNS.items():
             files = asked["files"]
             others = {key: value for key, value in asked.items() if key != "files"}
@@ -111,8 +109,9 @@ def whole_desk(tmp_path_factory: pytest.TempPathFactory, small_trainings: None) 
 
 @pytest.fixture
 def desk(whole_desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy to work in; the working directory."""
+    """A copy to work in, where all that is trained is small; the working directory."""
     folder = tmp_path / "desk"
     shutil.copytree(whole_desk, folder)
     monkeypatch.chdir(folder)
+    train_small(monkeypatch)
     return folder
