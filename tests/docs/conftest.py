@@ -94,6 +94,7 @@ def whole_desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_files(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         train_small(patch)
         for name, asked in RUNS.items():
             files = asked["files"]
@@ -113,5 +114,6 @@ def desk(whole_desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     folder = tmp_path / "desk"
     shutil.copytree(whole_desk, folder)
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     train_small(monkeypatch)
     return folder

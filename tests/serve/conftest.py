@@ -80,8 +80,9 @@ def serving(*paths: Path, load: Any = None, **settings: Any) -> Iterator[Served]
         yield served
     finally:
         served.client.close()
-        server.should_exit = True
-        thread.join(10)
+        door.work.gate.draining = True  # streams that follow a training end
+        server.should_exit = server.force_exit = True  # test_drain.py has the gentle way
+        thread.join(30)
         assert not thread.is_alive()
 
 
