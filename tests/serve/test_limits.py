@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from clearhead.serve.settings import Limits
+from clearhead.serve.server import listening_socket
+from clearhead.serve.settings import Limits, ServerSettings
 from tests.serve.conftest import serving
 from tests.serve.test_pool import wait_until
 
@@ -165,3 +166,9 @@ def test_fifty_requests_a_second_for_a_minute_all_succeed(served):
             return [task.status_code for task in await asyncio.gather(*tasks)]
 
     assert set(asyncio.run(run())) == {200}
+
+
+def test_small_answers_are_sent_at_once(runs):
+    listening = listening_socket(ServerSettings(runs=(runs["en-de"],), port=0))
+    with listening:
+        assert listening.proto == socket.IPPROTO_TCP  # what asyncio asks before it sets TCP_NODELAY
