@@ -191,7 +191,7 @@ def decoded(
             list(best.ids)
             for best, *_ in decode(model, sources, options.but(guard=False), blocked=())
         ]
-    found = decode(model, sources, options, searching=searching)
+    found = decode(model, sources, options, searching=searching, scored=False)
     return [list(best.ids) for best, *_ in found]
 
 

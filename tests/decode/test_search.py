@@ -129,6 +129,37 @@ def test_a_beam_of_one_is_greedy(build, options, seed, family, sources):
     )
 
 
+@given(seeds, families, sources, st.sampled_from(SEARCHES), st.data())
+@few
+def test_outputs_are_the_same_where_nobody_asks_for_scores(
+    build, options, seed, family, sources, search, data
+):
+    model, wanted = build(seed, family=family), options(**search)
+    prefixes = data.draw(
+        st.lists(
+            st.lists(st.sampled_from(WRITABLE), max_size=2),
+            min_size=len(sources),
+            max_size=len(sources),
+        )
+    )
+    scored, unscored = (
+        decode(model, sources, wanted, prefixes=prefixes, scored=each) for each in (True, False)
+    )
+    assert [[(h.ids, h.finished) for h in each] for each in unscored] == [
+        [(h.ids, h.finished) for h in each] for each in scored
+    ]
+
+
+def test_greedy_search_without_scores_needs_no_softmax(build, options, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("a softmax over the vocabulary")
+
+    model, source = build(0), [[7, 8, 9]]
+    expected = decode(model, source, options(beam=1))[0][0].ids
+    monkeypatch.setattr(torch.Tensor, "log_softmax", refuse)
+    assert decode(model, source, options(beam=1), scored=False)[0][0].ids == expected
+
+
 @given(seeds, families, st.lists(st.integers(7, 10), min_size=1, max_size=5))
 @few
 def test_greedy_takes_the_likeliest_token_at_every_step(build, options, seed, family, source):

@@ -131,13 +131,16 @@ def translate(
         workers=workers,
         quiet=quiet,
     )
+    shape = Shape(translator, **form)
     chunks = source_chunks(None if quiet else translator, text, input, errors)
     n_workers, chunks = shared_out(chunks, workers) if input else (1, chunks)
     if n_workers > 1 and not (backend and backend.is_ready()):
-        found = in_workers(runs, chunks, n_workers=n_workers, **loading, **how)
+        found = in_workers(
+            runs, chunks, n_workers=n_workers, scored=shape.is_scored, **loading, **how
+        )
     else:
-        found = translator.in_chunks(chunks, **how)
-    write_lines(found, Shape(translator, **form).lines, output, quiet=quiet)
+        found = translator.in_chunks(chunks, scored=shape.is_scored, **how)
+    write_lines(found, shape.lines, output, quiet=quiet)
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,7 @@ class TranslateLines:
         shape = Shape(translator, **self.form)
 
         def answer(lines: Sequence[str], first: int) -> list[str]:
-            found = translator.in_chunks([lines], **self.how)
+            found = translator.in_chunks([lines], scored=shape.is_scored, **self.how)
             return [line for n, each in enumerate(found, first) for line in shape.lines(n, each)]
 
         return answer
@@ -186,6 +189,11 @@ class Shape:
     scores: bool
     alignments: bool
     as_json: bool
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether the lines tell how likely the translations are."""
+        return self.many or self.scores or self.as_json
 
     def lines(self, number: int, translation: "Translation") -> Iterator[str]:
         if self.as_json:

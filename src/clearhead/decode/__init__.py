@@ -20,11 +20,11 @@ from clearhead.decode.request import (
     checked,
     laid_out,
 )
-from clearhead.decode.search import ALONE, Best, Drawn, Search, Searching
+from clearhead.decode.search import ALONE, Best, Drawn, Greedy, Search, Searching
 from clearhead.decode.sentence import Sentence, Term
 
 __all__ = [
     "ALONE", "BLOCKED", "Backend", "BeamCandidate", "BeamRecord", "Best", "Drawn", "Engine", "Flat",
-    "FlatTransformer", "Hypothesis", "Ranking", "Request", "Search", "Searching", "Sentence", "Term",
+    "FlatTransformer", "Greedy", "Hypothesis", "Ranking", "Request", "Search", "Searching", "Sentence", "Term",
     "WithBackend", "alternatives", "checked", "decode", "decode_each", "laid_out", "score", "stream",
 ]  # fmt: skip

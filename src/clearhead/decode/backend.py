@@ -5,7 +5,7 @@ from typing import Protocol
 
 from clearhead.config import DecodeConfig
 from clearhead.decode.request import Hypothesis, Request
-from clearhead.decode.search import ALONE, Best, Result, Searching
+from clearhead.decode.search import ALONE, Best, Greedy, Result, Searching
 from clearhead.decode.sentence import Sentence
 
 
@@ -51,6 +51,6 @@ class WithBackend:
 
     def can_express(self, request: Request, way: Best) -> bool:
         """No terms and no draws, one model, and nobody who watches or edits the search."""
-        is_plain = type(way) is Best and len(request.models) == 1
+        is_plain = type(way) in (Best, Greedy) and len(request.models) == 1
         unwatched = request.tap is None and request.record is None and request.watch is None
         return is_plain and unwatched and not self.backend.lacks(request.options)

@@ -90,6 +90,13 @@ def top(
     return values, inside.where(place < k * CHUNK, place + (n_chunks - k) * CHUNK)
 
 
+def best_tokens(scores: Float[Tensor, "N 1 V"]) -> Int[Tensor, "N 1"]:
+    """The token with the best score (argmax); numpy finds it several times faster than torch."""
+    if scores.device.type == "cpu" and scores.dtype == torch.float32:
+        return torch.from_numpy(scores.numpy().argmax(axis=-1))
+    return scores.argmax(dim=-1)
+
+
 def drawn_tokens(
     scores: Float[Tensor, "N 1 V"], options: DecodeConfig, chances: list[float]
 ) -> Int[Tensor, "N 1"]:

@@ -30,6 +30,7 @@ from clearhead.decode.search import (
     read_prompts,
     room_for,
     size,
+    way_for,
 )
 from clearhead.decode.sentence import Sentence, Term
 from clearhead.decode.terms import WithTerms, progress_of
@@ -50,12 +51,13 @@ def decode(
     record: BeamRecord | None = None,
     should_stop: Callable[[], bool] = never,
     searching: Searching = ALONE,
+    scored: bool = True,
 ) -> list[list[Hypothesis]]:
     """The best outputs for each source, in the order given.
 
     Several models are an ensemble. A model without an encoder goes on from its source. Every output
     begins with its prefix and holds its terms, or says which it does not. A tap sees and may edit
-    every step, slowly.
+    every step, slowly. Outputs that need not be `scored` are the same, and sooner there.
     """
     request = Request(
         models=checked(models),
@@ -65,6 +67,7 @@ def decode(
         tap=tap,
         record=record,
         should_stop=should_stop,
+        scored=scored,
     )
     nothing = [()] * len(sources)
     asked = zip(sources, prefixes or nothing, terms or nothing, strict=True)
@@ -99,7 +102,7 @@ def searched(
         yield from drawn(request, sentences, searching)
         return
     free, bound = ([each for each in sentences if bool(each.terms) == has] for has in (False, True))
-    yield from searching.results(request, free, Best(request))
+    yield from searching.results(request, free, way_for(request))
     failed = []
     for sentence, outputs in searching.results(request, bound, WithTerms(request)):
         if outputs:
@@ -107,7 +110,7 @@ def searched(
         else:
             failed.append(sentence)
     # Where no output holds its terms: the best without, and a note of what it lacks.
-    for sentence, outputs in searching.results(request, failed, Best(request)):
+    for sentence, outputs in searching.results(request, failed, way_for(request)):
         yield sentence, [lacking(sentence, output) for output in outputs]
 
 

@@ -17,7 +17,10 @@ from clearhead.model import Model, Tap
 
 
 class Engine(Protocol):
-    """Log-probabilities of the next token for every hypothesis, with a cache of its own."""
+    """Log-probabilities of the next token for every hypothesis, with a cache of its own.
+
+    Where nobody asks for scores they may be logits, which have the same order.
+    """
 
     def read(self, sentences: Sequence[Sentence], width: int) -> Float[Tensor, "N T V"]:
         """Begins with these sentences, each of which will have up to `width` hypotheses.
@@ -41,8 +44,8 @@ class Engine(Protocol):
 class TransformerEngine:
     """Many sentences at once through a flat Transformer; a step costs the new tokens alone."""
 
-    def __init__(self, flat: FlatTransformer) -> None:
-        self.flat = flat
+    def __init__(self, flat: FlatTransformer, scored: bool) -> None:
+        self.flat, self.scored = flat, scored
 
     def read(self, sentences: Sequence[Sentence], width: int) -> Float[Tensor, "N T V"]:
         device, lengths = self.flat.model.device, [len(sentence.prompt) for sentence in sentences]
@@ -52,13 +55,16 @@ class TransformerEngine:
         if self.flat.config.reads:
             self.flat.read(*sources(sentences, device), self.cache)
         prompts = padded([sentence.prompt for sentence in sentences], device, left=True)
-        return self.flat(prompts, self.cache, n_followed(sentences)).log_softmax(dim=-1)
+        return self.scores(self.flat(prompts, self.cache, n_followed(sentences)))
 
     def step(
         self, tokens: Int[Tensor, "N W"], parents: Int[Tensor, "N W"]
     ) -> Float[Tensor, "N W V"]:
         self.cache.grow(parents)
-        return self.flat(tokens, self.cache).log_softmax(dim=-1)
+        return self.scores(self.flat(tokens, self.cache))
+
+    def scores(self, logits: Float[Tensor, "N W V"]) -> Float[Tensor, "N W V"]:
+        return logits.log_softmax(dim=-1) if self.scored else logits
 
     def keep(self, sentences: Int[Tensor, " R"]) -> None:
         self.cache.keep(sentences)
@@ -137,17 +143,23 @@ class Ensemble:
             mine.join(theirs)
 
 
-def engine_for(request: Request) -> Engine:
-    """An engine for a new batch: the fast one, unless somebody wants to edit on the way."""
+def engine_for(request: Request, scored: bool = True) -> Engine:
+    """An engine for a new batch: the fast one, unless somebody wants to edit on the way.
+
+    Several models can only be compared by their probabilities.
+    """
+    scored = scored or len(request.models) > 1
     engines: list[Engine] = [
-        fast_engine(flat) if request.tap is None else TappedEngine(flat.model, request.tap)
+        fast_engine(flat, scored) if request.tap is None else TappedEngine(flat.model, request.tap)
         for flat in request.models
     ]
     return engines[0] if len(engines) == 1 else Ensemble(engines)
 
 
-def fast_engine(flat: Flat) -> Engine:
-    return TransformerEngine(flat) if isinstance(flat, FlatTransformer) else RecurrentEngine(flat)
+def fast_engine(flat: Flat, scored: bool) -> Engine:
+    if isinstance(flat, FlatTransformer):
+        return TransformerEngine(flat, scored)
+    return RecurrentEngine(flat)
 
 
 def log_mean(log_probs: list[Tensor]) -> Float[Tensor, "..."]:

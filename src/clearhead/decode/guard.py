@@ -77,6 +77,11 @@ def guarded(
 ) -> Iterator[Result]:
     """For each suspect what a second attempt made of it, or the first where that was no worse."""
     n_blocked = min(request.options.no_repeat_ngram or RUN - 1, RUN - 1)
+    sentences = [sentence for sentence, _, _ in suspects]
+    if not request.scored:  # outputs with equally many faults are told apart by their scores
+        request = replace(request, scored=True)
+        scored = {sentence.index: outputs for sentence, outputs in again(request, sentences)}
+        suspects = [(each, scored[each.index], wrong) for each, _, wrong in suspects]
     blocking = replace(
         request,
         options=request.options.but(no_repeat_ngram=n_blocked),

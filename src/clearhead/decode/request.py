@@ -32,7 +32,10 @@ class Hypothesis:
 
     ids: tuple[int, ...]
     score: float
-    """What hypotheses are ranked by: the sum of log-probabilities over the length penalty."""
+    """What hypotheses are ranked by: the sum of log-probabilities over the length penalty.
+
+    Where no scores were asked for it may be nan, and the log-probabilities empty.
+    """
     log_probs: tuple[float, ...]
     """The model's own log-probability of each token, the end token included where there is one."""
     finished: bool
@@ -81,6 +84,8 @@ class Request:
     should_stop: Callable[[], bool] = never
     watch: Watch | None = None
     """Is told after every step what each sentence's output begins with for certain."""
+    scored: bool = True
+    """Whether scores and log-probabilities are asked for; greedy search is faster without."""
 
     @property
     def device(self) -> torch.device:

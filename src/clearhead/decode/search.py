@@ -11,6 +11,7 @@ few go on for much too long do new ones come in beside them (continuous batching
 changes what comes out of it.
 """
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -23,7 +24,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from clearhead.decode.choose import NOTHING, Rules, drawn_tokens, top
+from clearhead.decode.choose import NOTHING, Rules, best_tokens, drawn_tokens, top
 from clearhead.decode.engine import Engine, engine_for
 from clearhead.decode.request import (
     ROOT,
@@ -154,10 +155,36 @@ class Slot:
         return self.random.getrandbits(32) / 2**32
 
 
+class UnscoredSlot(Slot):
+    """A sentence in the batch with one hypothesis, of which only the tokens are wanted."""
+
+    def grow(self, picks: Sequence[Pick]) -> None:
+        ((logit, _, token, _),) = picks
+        if logit == -torch.inf:
+            self.done = True
+            return
+        self.length += 1
+        node = TokenNode(token, math.nan, self.rows[0], self.length)
+        self.rows, self.tokens, self.parents = [node], [token], [0]
+        self.done = token == self.end or self.length >= self.sentence.limit
+
+    def result(self) -> Result:
+        ids = self.rows[0].path()[0]
+        is_ended = self.tokens == [self.end]
+        output = Hypothesis(
+            ids=tuple(ids[:-1] if is_ended else ids),
+            score=math.nan,
+            log_probs=(),
+            finished=is_ended,
+        )
+        return self.sentence, [output]
+
+
 class Best:
     """A way of choosing: the best continuations; greedy where there is one hypothesis."""
 
     slot: type[Slot] = Slot
+    scored = True
 
     def __init__(self, request: Request) -> None:
         self.options, self.width = request.options, request.options.beam
@@ -172,7 +199,7 @@ class Best:
     ) -> list[list[Pick]]:
         """For each sentence its continuations, best first; `ruled` is what to choose by."""
         if self.n_picked == 1:
-            return one_each(slots, top(ruled, 1)[1][..., 0], log_probs)
+            return one_each(slots, best_tokens(ruled), log_probs)
         n_each = min(self.n_picked, ruled.size(2))
         values, tokens = top(ruled, n_each)
         totals = (totals_of(slots, ruled)[..., None] + values).flatten(1)  # (N, W * n_each)
@@ -182,6 +209,32 @@ class Best:
         chosen = log_probs.flatten(1).gather(1, parents * log_probs.size(2) + tokens)
         columns = (column.tolist() for column in (best.values, parents, tokens, chosen))
         return [list(zip(*rows, strict=True)) for rows in zip(*columns, strict=True)]
+
+
+class Greedy(Best):
+    """A way of choosing: the one best token, which needs no softmax; it has no score."""
+
+    slot = UnscoredSlot
+    scored = False
+
+    def pick(
+        self,
+        _slots: Sequence[Slot],
+        ruled: Float[Tensor, "N 1 V"],
+        _log_probs: Float[Tensor, "N 1 V"],
+    ) -> list[list[Pick]]:
+        tokens = best_tokens(ruled)
+        logits = ruled.gather(2, tokens[..., None]).flatten().tolist()
+        chosen = zip(logits, tokens.flatten().tolist(), strict=True)
+        return [[(logit, 0, token, logit)] for logit, token in chosen]
+
+
+def way_for(request: Request) -> Best:
+    """The way of choosing that does no more than what is asked for."""
+    options = request.options
+    is_greedy = options.beam == options.n_best == options.repetition_penalty == 1
+    is_watched = request.record is not None or request.watch is not None
+    return Best(request) if request.scored or is_watched or not is_greedy else Greedy(request)
 
 
 class Drawn(Best):
@@ -236,7 +289,7 @@ class Search:
         Their choices must have the same rules; seeds and numbers of outputs may differ.
         """
         self.request, self.way, self.rules = request, way, Rules(request)
-        self.engine, self.device = engine_for(request), request.device
+        self.engine, self.device = engine_for(request, way.scored), request.device
         log_probs, roots = read_prompts(self.engine, sentences, way.width)
         own = requests or [request] * len(sentences)
         self.slots = [way.slot(*each) for each in zip(sentences, roots, own, strict=True)]

@@ -144,7 +144,7 @@ class Translator(User):
         Options are the settings of the section `decode` one by one (beam=4, n_best=3 …), or whole
         as `decode`, and `glossary` (source term → target term), `protect` ("numbers", "tags",
         "urls", "emoji": copied unchanged), `on_too_long` ("split", "truncate", "error"), `prefix` (ids that
-        the translation begins with).
+        the translation begins with), `scored` (False is faster where no score is looked at).
         """
         results = list(self.stream([text] if isinstance(text, str) else text, **options))
         return results[0] if isinstance(text, str) else results
@@ -162,13 +162,15 @@ class Translator(User):
         protect: Sequence[str] = (),
         on_too_long: TooLong = "split",
         prefix: Sequence[int] = (),
+        scored: bool = True,
         **options: Any,
     ) -> Iterator[Translation]:
         """The same for texts that come some at a time: no answer waits for the next chunk."""
         asked = self.asked(decode, options)
         for chunk in chunks:
             jobs = [list(self.pieces(text, glossary or {}, protect, on_too_long)) for text in chunk]
-            found = iter(self.decoded([piece for job in jobs for piece in job], asked, prefix))
+            pieces = [piece for job in jobs for piece in job]
+            found = iter(self.decoded(pieces, asked, prefix, scored))
             for text, job in zip(chunk, jobs, strict=True):
                 yield self.joined(text, job, list(islice(found, len(job))), on_too_long)
 
@@ -206,7 +208,11 @@ class Translator(User):
         )
 
     def decoded(
-        self, parts: Sequence[Piece], options: DecodeConfig, prefix: Sequence[int] = ()
+        self,
+        parts: Sequence[Piece],
+        options: DecodeConfig,
+        prefix: Sequence[int] = (),
+        scored: bool = True,
     ) -> list[list[Hypothesis]]:
         """A term may be spelled as in the middle of a text, or as right after another character."""
         sources = ended(self.source, [part.text for part in parts])
@@ -221,6 +227,7 @@ class Translator(User):
                 prefixes=[prefix, *[()] * (len(parts) - 1)] if prefix else None,
                 terms=terms,
                 searching=self.searching,
+                scored=scored,
             )
             if parts
             else []
@@ -371,9 +378,8 @@ class TranslationTask(Task):
         source, target = self.tokenizers
 
         def translated(model: Model, texts: list[str]) -> list[str]:
-            return [
-                target.decode(best[0].ids) for best in decode(model, ended(source, texts), GREEDY)
-            ]
+            found = decode(model, ended(source, texts), GREEDY, scored=False)
+            return [target.decode(best.ids) for best, *_ in found]
 
         def bleu(model: Model, some: list[Pair]) -> float:
             hypotheses = translated(model, [pair.source for pair in some])
