@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from clearhead.config import DecodeConfig
+from clearhead.decode import decode
 from clearhead.decode.engine import TappedEngine, TransformerEngine, fast_engine
 from clearhead.decode.request import Request, laid_out
 from clearhead.errors import ModelError
@@ -223,6 +225,7 @@ def test_hypotheses_of_a_recurrent_model_share_their_sentences_keys(build):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_eight_bits_change_the_logits_little(build, shape):
+    torch.manual_seed(0)
     model, target = build(**shape), torch.randint(8, (2, 7))
     found = []
     for flat in (laid_out(model), laid_out(model, int8=True)):
@@ -233,3 +236,18 @@ def test_eight_bits_change_the_logits_little(build, shape):
             found.append(flat(target, cache))
     assert not torch.equal(*found)
     assert (found[0] - found[1]).norm() < 0.1 * found[0].norm()
+
+
+@pytest.mark.parametrize("gone", ["quantized", "linear_dynamic", "quantize_per_channel"])
+def test_where_torch_has_no_eight_bits_any_more_the_error_tells_the_way_out(
+    build, monkeypatch, gone
+):
+    if gone == "quantize_per_channel":
+        monkeypatch.delattr(torch, gone)
+    else:
+        left = {"linear_prepack": lambda *_: None} if gone == "linear_dynamic" else {}
+        monkeypatch.setattr(torch.ops, "quantized", SimpleNamespace(**left))
+    with pytest.raises(ModelError, match="cannot multiply in 8 bits") as error:
+        decode(laid_out(build(), int8=True), [[4, 5, 6]])
+    assert "--engine ctranslate2" in error.value.advice
+    assert decode(laid_out(build()), [[4, 5, 6]])

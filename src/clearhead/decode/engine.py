@@ -44,7 +44,7 @@ class Engine(Protocol):
 class TransformerEngine:
     """Many sentences at once through a flat Transformer; a step costs the new tokens alone."""
 
-    def __init__(self, flat: FlatTransformer, scored: bool) -> None:
+    def __init__(self, flat: FlatTransformer, scored: bool = True) -> None:
         self.flat, self.scored = flat, scored
 
     def read(self, sentences: Sequence[Sentence], width: int) -> Float[Tensor, "N T V"]:
@@ -156,7 +156,7 @@ def engine_for(request: Request, scored: bool = True) -> Engine:
     return engines[0] if len(engines) == 1 else Ensemble(engines)
 
 
-def fast_engine(flat: Flat, scored: bool) -> Engine:
+def fast_engine(flat: Flat, scored: bool = True) -> Engine:
     if isinstance(flat, FlatTransformer):
         return TransformerEngine(flat, scored)
     return RecurrentEngine(flat)

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from clearhead.decode.cache import KeysValues, TreeCache
+from clearhead.errors import ModelError, shown
 from clearhead.model import Transformer
 from clearhead.model.block import ACTIVATIONS, Block
 from clearhead.model.stack import Stack
@@ -253,13 +254,21 @@ def int8_product(matrix: Float[Tensor, "Y X"], bias: Float[Tensor, " Y"] | None)
     """x Wᵀ + b in 8 bits: the matrix is rounded once, row by row; the vectors as they come.
 
     Seven bits are used of the eight for the vectors: processors without VNNI add pairs of products
-    in 16 bits, which full eight bits would overflow without a word.
+    in 16 bits, which full eight bits would overflow without a word. The operations are announced
+    for removal; nothing else stands on them.
     """
     scales = (matrix.abs().amax(dim=1).double() / 127).clamp_min(1e-12)
     zeros = torch.zeros_like(scales).long()
-    with warnings.catch_warnings():
-        # The type that the packed product takes is to be replaced one day.
-        warnings.simplefilter("ignore", UserWarning)
-        rounded = torch.quantize_per_channel(matrix, scales, zeros, 0, torch.qint8)
-    packed = torch.ops.quantized.linear_prepack(rounded, bias)
-    return lambda x: torch.ops.quantized.linear_dynamic(x, packed, True)
+    try:
+        with warnings.catch_warnings():
+            # The type that the packed product takes is to be replaced one day.
+            warnings.simplefilter("ignore", UserWarning)
+            rounded = torch.quantize_per_channel(matrix, scales, zeros, 0, torch.qint8)
+        packed = torch.ops.quantized.linear_prepack(rounded, bias)
+        multiply = torch.ops.quantized.linear_dynamic
+    except (AttributeError, NotImplementedError, RuntimeError) as error:
+        raise ModelError(
+            f"torch {torch.__version__} cannot multiply in 8 bits here: {shown(str(error), 80)}",
+            "Decode with --engine ctranslate2, which has 8 bits of its own, or without --int8.",
+        ) from error
+    return lambda x: multiply(x, packed, True)
