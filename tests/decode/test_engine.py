@@ -225,9 +225,9 @@ def test_hypotheses_of_a_recurrent_model_share_their_sentences_keys(build):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_eight_bits_change_the_logits_little(build, shape):
-    torch.manual_seed(0)
-    model, target = build(**shape), torch.randint(8, (2, 7))
-    found = []
+    model, found = build(**shape), []
+    torch.manual_seed(0)  # whoever built the model first
+    target = torch.randint(8, (2, 7))
     for flat in (laid_out(model), laid_out(model, int8=True)):
         cache = flat.new_cache([7, 7], 7)
         with torch.inference_mode():
