@@ -41,6 +41,17 @@ def test_the_same_seed_gives_the_same_zeros():
     assert torch.equal(first, Dropout(0.3)(torch.ones(7, 9)))
 
 
+@given(st.sampled_from([0.004, 0.1, 0.5, 0.9, 0.996]), st.integers(0, 10))
+def test_a_byte_below_the_rate_zeroes_its_entry(rate, seed):
+    """Spelled out as a comparison, which takes longer; bit for bit the same."""
+    torch.manual_seed(seed)
+    n_zeroed = round(256 * rate)
+    kept = random_bytes(63).view(7, 9) >= n_zeroed
+    torch.manual_seed(seed)
+    x = torch.linspace(-2, 3, 63).view(7, 9)
+    assert torch.equal(Dropout(rate)(x), x * (kept * (256 / (256 - n_zeroed))))
+
+
 def test_nothing_is_dropped_in_use_or_at_rate_zero():
     x = torch.randn(5, 5)
     assert Dropout(0.5).eval()(x) is x

@@ -23,8 +23,9 @@ class Dropout(nn.Module):
         if x.device.type != "cpu":
             return F.dropout(x, self.rate)
         n_zeroed = min(max(round(256 * self.rate), 1), 255)
-        kept = random_bytes(x.numel()).view(x.shape) >= n_zeroed
-        return x * (kept * (256 / (256 - n_zeroed))).to(x.dtype)
+        # A byte is kept from `n_zeroed` on; comparing would take several times as long.
+        kept = random_bytes(x.numel()).view(x.shape).to(x.dtype).sub_(n_zeroed - 1).clamp_(0, 1)
+        return x * kept.mul_(256 / (256 - n_zeroed))
 
 
 def random_bytes(n: int) -> Tensor:
