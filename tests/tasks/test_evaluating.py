@@ -9,7 +9,9 @@ from clearhead import Translator, evaluate
 from clearhead.data.examples import Pair
 from clearhead.errors import ConfigError
 from clearhead.metrics import bleu, chrf, ter
+from clearhead.tasks import evaluation
 from clearhead.tasks.evaluation import Judged, by_confidence, by_length, confidence
+from clearhead.tasks.runs import in_workers
 from tasks.small import small_config, trained, write_prose
 
 WORDS = ["the cat", "we eat bread and they drink water", "ein Hund sieht 12 Katzen !", "the dog ."]
@@ -36,6 +38,27 @@ def test_the_scores_are_those_of_the_outputs_and_lengths_part_the_test_set(run, 
     assert len(classes) > 2
     quarters = found.scores["by_confidence"]["quarters"]
     assert sum(row["sentences"] for row in quarters) == len(references)
+
+
+def test_worker_processes_say_what_one_process_says(run, files, monkeypatch):
+    """Chunks come back in order; a translator that was not loaded from a folder stays here."""
+    alone, started = evaluate(run, files), []
+
+    def noted(**asked):
+        started.append(asked["n_workers"])
+        return in_workers(**asked)
+
+    monkeypatch.setattr(evaluation, "in_workers", noted)
+    few = evaluate(run, files, n_workers=2)
+    assert (few.lines, started) == (alone.lines, [])
+    monkeypatch.setattr(evaluation, "MANY", 1)
+    many = evaluate(run, files, n_workers=2)
+    assert (many.lines, started) == (alone.lines, [2])
+    assert many.scores["BLEU"] == alone.scores["BLEU"]
+    here = Translator.load(run)
+    here.origin = {}
+    assert evaluate(here, files, n_workers=2).lines == alone.lines
+    assert started == [2]
 
 
 def judged(n: int, chrf: float, confidence: float) -> Judged:

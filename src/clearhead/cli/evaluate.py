@@ -42,6 +42,7 @@ def evaluate(
     """
     with options.busy(f"measuring {run}"):
         from clearhead import tasks
+        from clearhead.machine import n_processors
 
         user = tasks.load(run, checkpoint=checkpoint)
         changed = beam is not None or settings
@@ -54,7 +55,14 @@ def evaluate(
                 engine=engine,
                 own_only={"--checkpoint": checkpoint},
             )
-        found = tasks.evaluate(user, files, decode, columns=columns or (), n_worst=worst)
+        found = tasks.evaluate(
+            user,
+            files,
+            decode,
+            columns=columns or (),
+            n_worst=worst,
+            n_workers=n_processors(),
+        )
     if output and not found.lines:
         raise ConfigError("--output: this test has no outputs to write.", "Leave it out.")
     if output:

@@ -19,13 +19,14 @@ from torch import Tensor
 from clearhead import metrics
 from clearhead.config import DecodeConfig
 from clearhead.data.examples import LabelledText, Pair, labelled, pairs, running_text
+from clearhead.decode import ALONE
 from clearhead.errors import ConfigError, DataError, shown
 from clearhead.model import Model
 from clearhead.model.attention import Attention
 from clearhead.model.recurrent import SourceAttention
 from clearhead.tasks.chat import Chatbot, read_conversations
 from clearhead.tasks.classification import Classifier, chosen_labels, probabilities
-from clearhead.tasks.runs import load
+from clearhead.tasks.runs import MANY, in_workers, load
 from clearhead.tasks.task import User
 from clearhead.tasks.translation import Translation, Translator
 from clearhead.tasks.writing import Writer
@@ -61,6 +62,7 @@ def evaluate(
     *,
     columns: Sequence[str] = (),
     n_worst: int = 0,
+    n_workers: int = 1,
     **options: Any,
 ) -> Evaluation:
     """Measure a run on a test set in the form that it was trained on.
@@ -69,12 +71,14 @@ def evaluate(
     of them can be shown; labels are scored by accuracy, F1 and calibration error, writers
     and chatbots by perplexity. The settings of decoding, or single ones as options, are for
     translations. Of tables, the columns are read that are named, or that the run was trained on.
+    With several workers, many texts are translated in processes of one thread each.
     """
     user = run if isinstance(run, User) else load(run)
     columns = columns or user.config.data.columns
     if isinstance(user, Translator):
         examples = list(pairs(*files, columns=columns))
-        return evaluate_translations(user, examples, user.asked(decode, options), n_worst)
+        asked = user.asked(decode, options)
+        return evaluate_translations(user, examples, asked, n_worst, n_workers=n_workers)
     if n_worst:
         raise ConfigError("The worst are shown of translations only.", "Leave --worst out.")
     if decode is not None or options:
@@ -99,11 +103,16 @@ def evaluate(
 
 
 def evaluate_translations(
-    translator: Translator, examples: Sequence[Pair], decode: DecodeConfig, n_worst: int = 0
+    translator: Translator,
+    examples: Sequence[Pair],
+    decode: DecodeConfig,
+    n_worst: int = 0,
+    *,
+    n_workers: int = 1,
 ) -> Evaluation:
     """BLEU, chrF and TER with their signatures, by length and by confidence; speed; guard hits."""
     begin = time.perf_counter()
-    found = translator.translate([pair.source for pair in examples], decode=decode)
+    found = translations(translator, [pair.source for pair in examples], decode, n_workers)
     seconds = time.perf_counter() - begin
     texts = [one.text.replace("\n", " ") for one in found]
     references = [pair.target for pair in examples]
@@ -137,6 +146,21 @@ def evaluate_translations(
         text="\n".join([*parts, *(line for one in worst for line in ("", *one.told()))]),
         lines=tuple(texts),
     )
+
+
+def translations(
+    translator: Translator, texts: list[str], decode: DecodeConfig, n_workers: int
+) -> list[Translation]:
+    """The translations of all texts; where they are many, by worker processes.
+
+    Beside another busy program, the threads of one process wait for each other; processes do not.
+    """
+    is_long = len(texts) * decode.beam > MANY  # else starting them would take longer
+    if n_workers == 1 or not is_long or not translator.origin or translator.searching is not ALONE:
+        return translator.translate(texts, decode=decode)
+    n_each = -(-len(texts) // (4 * n_workers))
+    chunks = (texts[first : first + n_each] for first in range(0, len(texts), n_each))
+    return list(in_workers(**translator.origin, chunks=chunks, n_workers=n_workers, decode=decode))
 
 
 @dataclass(frozen=True, kw_only=True)

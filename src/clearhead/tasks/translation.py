@@ -104,6 +104,8 @@ class Translator(User):
         self.models = tuple(models)
         self.flat = tuple(laid_out(model, int8) for model in models)
         self.limit = self.limit_of(config.data.max_length, n_marks=1)
+        self.origin: dict[str, Any] = {}
+        """How another process loads the same translator, where one can."""
 
     @classmethod
     def load(
@@ -128,6 +130,9 @@ class Translator(User):
         name = " + ".join(folder.path.name for folder in folders)
         translator = cls(models, folders[0].tokenizers(), configs[0], name, int8)
         translator.words = folders[0].words()
+        if device == "cpu":
+            runs = [str(path) for path in paths]
+            translator.origin = {"runs": runs, "checkpoint": checkpoint, "int8": int8}
         return translator
 
     @staticmethod
