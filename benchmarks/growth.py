@@ -84,7 +84,7 @@ class Watched:
     def sample(self) -> None:
         while self.process.poll() is None:
             self.peak = max(self.peak, memory_of(self.process.pid))
-            time.sleep(0.05)
+            time.sleep(0.2)
 
     def end(self) -> tuple[float, float]:
         """Seconds that it took, and GB that it needed at most."""
