@@ -183,6 +183,24 @@ def test_joined_translations_are_those_of_one_process(run, corpus, tmp_path, cap
     assert b"was begun with decode" in capsysbinary.readouterr().err
 
 
+@pytest.mark.parametrize("how", [[], ["--beside"], ["--among"]])
+def test_joined_vectors_are_those_of_one_process(run, corpus, tmp_path, capsysbinary, how):
+    other = tmp_path / "other.txt"
+    other.write_text("".join(f"{SENTENCES[n % 3]}\n" for n in range(30)))
+    embed = ["embed", run, "--input", str(corpus), *how, *([str(other)] if how else [])]
+    assert main(embed) == 0
+    whole = capsysbinary.readouterr().out
+    parts = [*embed, "--into", str(tmp_path / "parts")]
+    for number in (2, 1):
+        assert main([*parts, "--shard", f"{number}/2"]) == 0
+    assert main([*parts, "--join"]) == 0
+    assert capsysbinary.readouterr().out == whole
+    if how:
+        other.write_text("".join(f"{SENTENCES[n % 4]}\n" for n in range(30)))
+        assert main([*parts, "--join"]) == 1
+        assert b"was begun with" in capsysbinary.readouterr().err
+
+
 @pytest.mark.parametrize("shard", ["0/3", "4/3", "3", "a/b", "1/0", "-1/3", "1/9999999"])
 def test_a_shard_that_cannot_be_is_refused(run, corpus, tmp_path, shard, capsys):
     into = ["--into", str(tmp_path / "parts"), "--shard", shard]

@@ -49,7 +49,7 @@ class Corpus:
     options: dict[str, Any]
     """All that decides the answers besides the runs."""
     load: "Callable[[], Answer]"
-    quiet: bool
+    quiet: bool = False
 
     def made_with(self) -> dict[str, str]:
         from clearhead import __version__

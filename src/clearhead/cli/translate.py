@@ -347,6 +347,11 @@ def embed(
     n_best: Annotated[int, typer.Option(min=1, help="Lines of --among for each text.")] = 5,
     errors: options.OnInvalid = "strict",
     checkpoint: options.Checkpoint = "",
+    into: shards.Into = None,
+    shard: shards.ShardOf = "1/1",
+    join: shards.Join = False,
+    on: shards.On = "here",
+    address: shards.Address = "",
 ) -> None:
     """Write a vector for a text, or for each line, as JSON; or how alike texts are.
 
@@ -356,27 +361,68 @@ def embed(
     - `clearhead embed runs/minilm --input a.txt --beside b.txt` (one number for each pair of lines)
     - `clearhead embed runs/minilm "Where is the station?" --among questions.txt`
     """
-    with options.busy(f"loading {run}"):
-        from clearhead.tasks import Encoder
+    load = EmbedLines(run, checkpoint, beside=beside, among=among, n_best=n_best, errors=errors)
+    if into:
+        from clearhead.disk import sha256_of
 
-        encoder = Encoder.load(run, checkpoint=checkpoint)
-    others = lines_of(beside or among, errors)
+        others = {"beside": beside and sha256_of(beside), "among": among and sha256_of(among)}
+        corpus = shards.Corpus(
+            into=into,
+            shard=shard,
+            on=on,
+            address=address,
+            files=input or [],
+            errors=errors,
+            runs=[run],
+            checkpoint=checkpoint,
+            options={"verb": "embed", "n_best": n_best, **others},
+            load=load,
+        )
+        corpus.answer_or_join(join)
+        return
+    with options.busy(f"loading {run}"):
+        answer = load()
     number = 0
     for some in source_chunks(None, text, input, errors):
-        if among:
-            for row in encoder.similarity(some, others):
-                for score, place in zip(*row.topk(min(n_best, len(others))), strict=True):
-                    typer.echo(f"{score:.4f}\t{others[place]}")
-        elif beside:
-            pair = others[number : number + len(some)]
-            if len(pair) < len(some):
-                raise DataError(f"{beside} has only {len(others):,} lines.", "Give pairs of lines.")
-            for score in encoder.likeness(some, pair).tolist():
-                typer.echo(f"{score:.4f}")
-        else:
-            for vector in encoder.embed(some).tolist():
-                typer.echo(json.dumps([round(value, 7) for value in vector]))
+        for line in answer(some, number):
+            typer.echo(line)
         number += len(some)
+
+
+@dataclass(frozen=True)
+class EmbedLines:
+    """How this or another process writes the vectors of lines, or how alike they are to others."""
+
+    run: str
+    checkpoint: str
+    beside: Path | None
+    among: Path | None
+    n_best: int
+    errors: Literal["strict", "replace"]
+
+    def __call__(self) -> "Answer":
+        from clearhead.tasks import Encoder
+
+        encoder = Encoder.load(self.run, checkpoint=self.checkpoint)
+        others = lines_of(self.beside or self.among, self.errors)
+
+        def answer(lines: Sequence[str], first: int) -> list[str]:
+            if self.among:
+                best = encoder.similarity(lines, others).topk(min(self.n_best, len(others)))
+                rows = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+                found = (pair for row in rows for pair in zip(*row, strict=True))
+                return [f"{score:.4f}\t{others[place]}" for score, place in found]
+            if not self.beside:
+                vectors = encoder.embed(lines).tolist()
+                return [json.dumps([round(value, 7) for value in vector]) for vector in vectors]
+            pairs = others[first : first + len(lines)]
+            if len(pairs) < len(lines):
+                raise DataError(
+                    f"{self.beside} has only {len(others):,} lines.", "Give pairs of lines."
+                )
+            return [f"{score:.4f}" for score in encoder.likeness(lines, pairs).tolist()]
+
+        return answer
 
 
 def lines_of(path: Path | None, errors: Literal["strict", "replace"]) -> list[str]:
