@@ -11,6 +11,7 @@ from clearhead import Translator
 from clearhead.cli.main import main
 from clearhead.errors import ConfigError
 from clearhead.scale import Shard, answer_on_ray, chunks_of, cluster, join
+from scale.test_shards import as_table
 from tasks.conftest import random_run
 
 N_LINES = 20_000
@@ -76,6 +77,19 @@ def test_translations_on_ray_are_those_of_one_process(nodes, corpus, tmp_path, c
     joined = capsysbinary.readouterr().out
     assert main([*plain, "--workers", "1"]) == 0
     assert capsysbinary.readouterr().out == joined
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "corpus.parquet"])
+def test_tables_on_ray_are_answered_row_by_row(nodes, tmp_path, capsysbinary, name):
+    run = str(random_run(tmp_path / "run"))
+    texts = [f"the cat sees {n} dogs ." for n in range(5_000)]
+    parts = ["translate", run, "--into", str(tmp_path / "parts"), "--column", "text"]
+    table = as_table(tmp_path / name, texts)
+    assert main([*parts, "--input", str(table), "--on", "ray"]) == 0
+    assert main([*parts, "--join"]) == 0
+    expected = Translator.load(run).translate(texts)
+    joined = capsysbinary.readouterr().out.decode().splitlines()
+    assert joined == [each.text for each in expected]
 
 
 def test_a_dataset_gets_a_column_of_translations(nodes, tmp_path):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from clearhead.cli.main import main
 from clearhead.data import store
 from clearhead.errors import DataError, FolderError
-from clearhead.scale import Shard, answer_here, chunks_of, join, shards
+from clearhead.scale import Shard, answer_here, chunks, chunks_of, join
 from tasks.conftest import random_run
 
 MADE_WITH = {"runs": "a", "verb": "upper"}
@@ -27,7 +27,7 @@ SENTENCES = ["the cat sees the dog .", "", "we eat bread", "ein Hund sieht 12 Ka
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "AT_ONCE", AT_ONCE)
-    monkeypatch.setattr(shards, "AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(chunks, "AT_ONCE", AT_ONCE)
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +160,58 @@ def test_bad_input_names_file_and_line_and_loses_no_other_shard(tmp_path, corpus
     with pytest.raises(DataError, match=r"corpus\.txt:6: not UTF-8 at byte offset 4"):
         answer([corpus], folder, 2, 2)
     assert answer([corpus], folder, 1, 2) == 4
+
+
+def as_table(path: Path, texts) -> Path:
+    """The texts as a column of a JSONL or Parquet file, by its ending."""
+    if path.suffix == ".jsonl":
+        rows = [{"id": n, "text": text} for n, text in enumerate(texts)]
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    else:
+        pyarrow = pytest.importorskip("pyarrow", reason="pyarrow comes with the extra: ray")
+        table = pyarrow.table({"id": list(range(len(texts))), "text": texts})
+        pytest.importorskip("pyarrow.parquet").write_table(table, path, row_group_size=10)
+    return path
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "corpus.parquet"])
+def test_a_column_of_a_table_is_answered_as_a_file_of_lines_would_be(
+    tmp_path, name, run, capsysbinary
+):
+    texts = [f"{sentence} {n}" for n, sentence in enumerate(SENTENCES * 5)]
+    table, plain = as_table(tmp_path / name, texts), tmp_path / "plain.txt"
+    plain.write_text("".join(f"{text}\n" for text in texts))
+    parts = ["translate", run, "--into", str(tmp_path / "parts"), "--column", "text"]
+    for number in (1, 2):
+        assert main([*parts, "--input", str(table), "--shard", f"{number}/2"]) == 0
+    assert main([*parts, "--join"]) == 0
+    joined = capsysbinary.readouterr().out
+    assert main(["translate", run, "--input", str(plain), "--workers", "1"]) == 0
+    assert capsysbinary.readouterr().out == joined
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "corpus.parquet"])
+def test_a_row_without_text_is_named_and_loses_no_other_shard(tmp_path, name, run, capsys):
+    table = as_table(tmp_path / name, ["a", "b\nb", "c", "d", "e", None, "g"])
+    parts = ["translate", run, "--input", str(table), "--into", str(tmp_path / "parts")]
+    assert main([*parts, "--column", "text", "--shard", "2/2"]) == 1
+    assert f"{name}:6: a text was expected, found None" in capsys.readouterr().err
+    assert main([*parts, "--column", "text", "--shard", "1/2"]) == 0
+    assert (tmp_path / "parts" / "parts" / "00000000").read_text().count("\n") == 4
+
+
+def test_a_parquet_file_without_its_column_or_its_end_is_refused(tmp_path):
+    table = as_table(tmp_path / "corpus.parquet", ["a"] * 40)
+    for column, told in (
+        ("", "is a Parquet file"),
+        ("id", "no column of texts id"),
+        ("x", "found"),
+    ):
+        with pytest.raises(DataError, match=told):
+            list(chunks_of([str(table)], column))
+    table.write_bytes(table.read_bytes()[:-9])
+    with pytest.raises(DataError, match="damaged Parquet"):
+        list(chunks_of([str(table)], "text"))
 
 
 def test_a_pipe_cannot_be_cut_into_shards():

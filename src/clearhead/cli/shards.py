@@ -32,6 +32,12 @@ On = Annotated[
 Address = Annotated[
     str, typer.Option(metavar="ADDRESS", help="With --on ray: the cluster; else one made here.")
 ]
+Column = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="With --into: the column of texts, if FILES are JSONL or Parquet."
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +49,7 @@ class Corpus:
     on: Literal["here", "ray"]
     address: str
     files: Sequence[str]
+    column: str
     errors: Literal["strict", "replace"]
     runs: Sequence[str]
     checkpoint: str
@@ -56,7 +63,7 @@ class Corpus:
         from clearhead.folder import RunFolder
 
         digests = [RunFolder.open(run).digest(self.checkpoint) for run in self.runs]
-        deciding = {**self.options, "errors": self.errors}
+        deciding = {**self.options, "errors": self.errors, "column": self.column}
         told = {name: json.dumps(value, default=str) for name, value in deciding.items()}
         return {"clearhead": __version__, "runs": " ".join(digests), **told}
 
@@ -74,7 +81,7 @@ class Corpus:
             raise DataError("There are no files to read.", "Name them with --input.")
         shard, n_parts, n_lines = Shard(self.into, *numbers(self.shard)), 0, 0
         with shard.opened(self.made_with()):
-            missing = shard.missing(chunks_of(self.files))
+            missing = shard.missing(chunks_of(self.files, self.column))
             if self.on == "ray":
                 found = answer_on_ray(missing, self.load, self.read, address=self.address)
             else:
@@ -89,7 +96,7 @@ class Corpus:
         options.tell("" if self.quiet else f"shard {self.shard}: {done}, {there}")
 
     def read(self, chunk: "Chunk") -> list[str]:
-        return chunk.read(self.errors)
+        return chunk.read(self.errors, self.column)
 
     def join(self, output: Path | None) -> None:
         """Write what all shards answered to a file, or to stdout."""

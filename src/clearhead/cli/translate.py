@@ -70,6 +70,7 @@ def translate(
     join: shards.Join = False,
     on: shards.On = "here",
     address: shards.Address = "",
+    column: shards.Column = "",
 ) -> None:
     """Translate a text, or lines of stdin or files.
 
@@ -110,6 +111,7 @@ def translate(
             on=on,
             address=address,
             files=input or [],
+            column=column,
             errors=errors,
             runs=runs,
             checkpoint=checkpoint,
@@ -241,6 +243,7 @@ def classify(
     join: shards.Join = False,
     on: shards.On = "here",
     address: shards.Address = "",
+    column: shards.Column = "",
 ) -> None:
     """Label a text, or each line of stdin or files. Commas join several labels.
 
@@ -257,6 +260,7 @@ def classify(
             on=on,
             address=address,
             files=input or [],
+            column=column,
             errors=errors,
             runs=[run],
             checkpoint=checkpoint,
@@ -352,6 +356,7 @@ def embed(
     join: shards.Join = False,
     on: shards.On = "here",
     address: shards.Address = "",
+    column: shards.Column = "",
 ) -> None:
     """Write a vector for a text, or for each line, as JSON; or how alike texts are.
 
@@ -372,6 +377,7 @@ def embed(
             on=on,
             address=address,
             files=input or [],
+            column=column,
             errors=errors,
             runs=[run],
             checkpoint=checkpoint,

@@ -1,7 +1,8 @@
 """A corpus through a cluster: shards for any scheduler, and Ray."""
 
+from clearhead.scale.chunks import Chunk, chunks_of
 from clearhead.scale.cluster import answer_on_ray, translate
-from clearhead.scale.shards import Answer, Chunk, Shard, answer_here, chunks_of, join
+from clearhead.scale.shards import Answer, Shard, answer_here, join
 
 __all__ = [
     "Answer",

@@ -14,7 +14,8 @@ import numpy as np
 
 from clearhead.data.store import AT_ONCE
 from clearhead.errors import ClearheadError, ConfigError
-from clearhead.scale.shards import Answer, Chunk
+from clearhead.scale.chunks import Chunk
+from clearhead.scale.shards import Answer
 
 if TYPE_CHECKING:
     from ray.data import Dataset

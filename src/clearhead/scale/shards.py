@@ -13,17 +13,15 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
-from clearhead.data.lines import Lines, invalid_utf8, is_pipe
-from clearhead.data.store import AT_ONCE
 from clearhead.disk import atomic_file, locked, make_folder, read_inside, sweep
-from clearhead.errors import DataError, FolderError, shown
+from clearhead.errors import FolderError, shown
 from clearhead.folder.history import Checked, Count, Log
+from clearhead.scale.chunks import Chunk
 
 PARTS = "parts"
 MANIFEST, LOCK = "shard-{}-of-{}.jsonl", "shard-{}-of-{}.lock"
@@ -32,51 +30,6 @@ MAX_PART = 2**32
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Answer = Callable[[Sequence[str], int], list[str]]
 """Lines of output for some texts, the first of which has this number among all."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chunk:
-    """Some consecutive lines of the corpus, which are answered together."""
-
-    number: int
-    first: int
-    """How many lines come before it, in all files."""
-    path: str
-    line: int
-    """The number of its first line in its file, from 1."""
-    lines: list[str]
-    """Bytes that are not UTF-8 are kept as lone surrogates."""
-
-    @property
-    def sha256(self) -> str:
-        text = "\n".join(self.lines)
-        return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
-
-    def read(self, errors: Literal["strict", "replace"]) -> list[str]:
-        """Its lines as text; bytes that are not UTF-8 are an error or become �."""
-        data = "\n".join(self.lines).encode(errors="surrogateescape")
-        try:
-            data.decode()
-        except UnicodeDecodeError as error:
-            if errors == "strict":
-                raise invalid_utf8(data, error.start, self.path, self.line) from None
-        return data.decode(errors="replace").split("\n")
-
-
-def chunks_of(files: Sequence[str]) -> Iterator[Chunk]:
-    """The lines of files, cut as in a single process; bytes that are not UTF-8 harm nobody yet."""
-    lines = Lines(files, "surrogateescape")
-    if any(map(is_pipe, lines.paths)):
-        raise DataError(
-            "Shards cannot be read from stdin or a pipe: every shard reads all of it.",
-            "Give files with --input.",
-        )
-    first = 0
-    for number, block in enumerate(lines.chunks(AT_ONCE)):
-        yield Chunk(
-            number=number, first=first, path=block.path, line=block.first, lines=block.lines
-        )
-        first += len(block.lines)
 
 
 class Header(Checked):
