@@ -3,10 +3,12 @@
 import gzip
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -141,6 +143,51 @@ def test_join_refuses_what_is_missing_foreign_or_damaged(tmp_path, corpus):
     assert "other input than shard-1-of-3" in refusal(folder)
     answer([corpus], folder, 1, 2)
     assert "several divisions, into 2 and 3 shards" in refusal(folder)
+
+
+def changed(kind: str, **values: object) -> Callable[[Path], None]:
+    """Has records of a kind in a manifest say something else, or takes them out."""
+
+    def spoil(folder: Path) -> None:
+        manifest = folder / "shard-2-of-2.jsonl"
+        records = [json.loads(line) for line in manifest.read_text().splitlines()]
+        kept = [{**each, **values} if each["kind"] == kind else each for each in records]
+        kept = [each for each in kept if values or each["kind"] != kind]
+        manifest.write_text("".join(f"{json.dumps(each)}\n" for each in kept))
+
+    return spoil
+
+
+def impossible(folder: Path) -> None:
+    for number in (1, 2):
+        (folder / f"shard-{number}-of-2.jsonl").rename(folder / f"shard-{number}-of-0.jsonl")
+
+
+REFUSALS = {
+    "a manifest is gone": (lambda f: (f / "shard-2-of-2.jsonl").unlink(), "1 of 2 shards"),
+    "a manifest without its end": (changed("end"), "have not ended: 2/2"),
+    "a manifest without its head": (changed("shard"), "was begun with nothing"),
+    "a manifest without its parts": (changed("part"), "00000001 is missing"),
+    "a manifest of another number": (changed("shard", shards=3), "3 shards, not 2"),
+    "a manifest with a wrong number": (changed("part", number=-1), "number"),
+    "other options": (changed("shard", made_with={**MADE_WITH, "verb": "lower"}), "verb lower"),
+    "other input": (changed("end", lines=31), "other input than shard-1-of-2"),
+    "a part is gone": (lambda f: (f / "parts" / "00000003").unlink(), "00000003 is missing"),
+    "a part is shorter": (lambda f: os.truncate(f / "parts" / "00000003", 9), "or damaged"),
+    "too many shards": (lambda f: (f / "shard-2-of-9999999.jsonl").touch(), "several divisions"),
+    "none": (lambda f: shutil.rmtree(f), "no shards"),
+    "only impossible ones": (impossible, "into 0 shards"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_each_refusal_of_join(tmp_path, corpus, name):
+    folder, (spoil, told) = tmp_path / "parts", REFUSALS[name]
+    for number in (1, 2):
+        answer([corpus], folder, number, 2)
+    assert joined(folder).count(b"\n") == 30
+    spoil(folder)
+    assert told in refusal(folder)
 
 
 def test_a_shard_that_was_begun_otherwise_is_refused(tmp_path, corpus):
