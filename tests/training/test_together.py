@@ -126,8 +126,9 @@ def test_a_change_from_two_processes_to_one_within_an_epoch_leaves_every_example
     assert len(examples) > 50
 
 
-def torchrun(nursery, name, steps, settings, *options, before=()):
-    """The real torchrun, in its own process group."""
+def torchrun(nursery, name, steps, settings, *options, before=(), place=None):
+    """The real torchrun, in its own process group; its files lie in a place of their own, if one is given."""
+    place = place or nursery.place
     program = [
         *before,
         sys.executable,
@@ -140,13 +141,11 @@ def torchrun(nursery, name, steps, settings, *options, before=()):
     ]
     command = [*program, "-m", "clearhead", *nursery.arguments(name, steps, settings)]
     environment = os.environ | {
-        "XDG_CACHE_HOME": str(nursery.place / "cache"),
+        "XDG_CACHE_HOME": str(place / "cache"),
         "OMP_NUM_THREADS": "1",
     }
-    with (nursery.place / f"{name}.output").open("ab") as output:
-        return subprocess.Popen(
-            command, cwd=nursery.place, env=environment, stdout=output, stderr=output
-        )
+    with (place / f"{name}.output").open("ab") as output:
+        return subprocess.Popen(command, cwd=place, env=environment, stdout=output, stderr=output)
 
 
 def rank_of(pid):
@@ -228,23 +227,115 @@ def two_hosts():
         yield [(host, cable) for host, cable in zip(hosts, (f"{tag}x", f"{tag}y"), strict=True)]
 
 
+@pytest.fixture
+def on_hosts(nursery, two_hosts, tmp_path):
+    """Starts torchrun on both hosts; without a shared disk, the second has the training files and nothing else."""
+    begun = []
+
+    def start(name, *options, shared=True, steps=6, settings=CALM):
+        places = [nursery.place, nursery.place if shared else tmp_path / "second"]
+        if not shared and not places[1].exists():
+            places[1].mkdir()
+            for file in ("source.txt", "target.txt"):
+                shutil.copy(nursery.place / file, places[1])
+        master = ["--master-addr", "10.99.0.1", "--master-port", "29555"]
+        for number, ((host, cable), place) in enumerate(zip(two_hosts, places, strict=True)):
+            where = ["1", "--nnodes", "2", "--node-rank", str(number), *master, *options]
+            inside = ["ip", "netns", "exec", host, "env", f"GLOO_SOCKET_IFNAME={cable}"]
+            begun.append(
+                torchrun(nursery, name, steps, settings, *where, before=inside, place=place)
+            )
+        return begun[-2:]
+
+    yield start
+    for process in begun:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def worker_of(process):
+    """The training process that a torchrun has started, as soon as there is one."""
+    while not (found := [pid for pid in children_of(process.pid) if rank_of(pid) is not None]):
+        assert process.poll() is None
+        time.sleep(0.02)
+    return found[0]
+
+
+def wait_for_checkpoint(run, step):
+    end = time.monotonic() + 400
+    while max(checkpoints_in(run), default=0) < step:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def assert_ended_like(run, other, processes):
+    told = (run.parent / f"{run.name}.output").read_text()[-3_000:]
+    assert [process.wait(timeout=500) for process in processes] == [0, 0], told
+    assert losses_in(run) == losses_in(other)
+    assert weights_in(run) == weights_in(other)
+
+
 @pytest.mark.slow
-def test_two_hosts_train_as_two_processes_of_one(nursery, pair, two_hosts):
-    processes = []
-    for number, (host, cable) in enumerate(two_hosts):
-        where = [
-            "--nnodes",
-            "2",
-            "--node-rank",
-            str(number),
-            "--master-addr",
-            "10.99.0.1",
-            "--master-port",
-            "29555",
-        ]
-        inside = ["ip", "netns", "exec", host, "env", f"GLOO_SOCKET_IFNAME={cable}"]
-        processes.append(torchrun(nursery, "hosts", 6, CALM, "1", *where, before=inside))
-    for process in processes:
-        assert process.wait(timeout=180) == 0, (nursery.place / "hosts.output").read_text()[-2_000:]
-    assert losses_in(nursery.place / "hosts") == losses_in(pair)
-    assert weights_in(nursery.place / "hosts") == weights_in(pair)
+@pytest.mark.parametrize("shared", [True, False])
+def test_two_hosts_train_as_two_processes_of_one(nursery, pair, on_hosts, tmp_path, shared):
+    name = f"hosts-{shared}"
+    assert_ended_like(nursery.place / name, pair, on_hosts(name, shared=shared))
+    assert shared or not (tmp_path / "second" / name).exists()
+
+
+LONGER = CALM | {"train.save_every": 5, "train.validate_every": 50, "model.d_model": 64}
+
+
+@pytest.fixture(scope="module")
+def longer(nursery):
+    """A run of two processes that takes long enough for something to happen on the way."""
+    assert nursery.run("longer", 150, LONGER, world=2)["codes"] == [0, 0]
+    return nursery.place / "longer"
+
+
+@pytest.mark.promise(6, "the first of two hosts' processes killed, also without a shared disk")
+@pytest.mark.slow
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_lost_rank_0_costs_a_restart_of_both_hosts(nursery, longer, on_hosts, shared):
+    run = nursery.place / f"lost-{shared}"
+    options = ["--max-restarts", "3"]
+    processes = on_hosts(run.name, *options, shared=shared, steps=150, settings=LONGER)
+    wait_for_checkpoint(run, 30)
+    os.kill(worker_of(processes[0]), signal.SIGKILL)
+    assert_ended_like(run, longer, processes)
+
+
+@pytest.mark.slow
+def test_a_slow_host_slows_the_others_and_changes_nothing(nursery, longer, on_hosts):
+    run = nursery.place / "slow"
+    processes = on_hosts(run.name, steps=150, settings=LONGER)
+    wait_for_checkpoint(run, 30)
+    slow, stops = worker_of(processes[1]), 0
+    while processes[1].poll() is None and stops < 5:
+        os.kill(slow, signal.SIGSTOP)
+        time.sleep(1.0)
+        before = checkpoints_in(run)
+        time.sleep(1.0)
+        assert checkpoints_in(run) == before  # the first waits
+        os.kill(slow, signal.SIGCONT)
+        stops += 1
+        time.sleep(0.2)
+    assert stops
+    assert_ended_like(run, longer, processes)
+
+
+@pytest.mark.promise(8, "on the first of two hosts: both end, and go on when there is room")
+@pytest.mark.slow
+def test_a_full_disk_on_the_first_host_ends_both_and_costs_no_work(nursery, pair, on_hosts):
+    run = nursery.place / "full"
+    run.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(run)], check=True)
+    try:
+        processes = on_hosts(run.name)
+        assert 0 not in [process.wait(timeout=400) for process in processes]
+        assert "a save needs" in (nursery.place / "full.output").read_text()
+        subprocess.run(["mount", "-o", "remount,size=64m", str(run)], check=True)
+        assert_ended_like(run, pair, on_hosts(run.name))
+    finally:
+        subprocess.run(["umount", str(run)], check=True)

@@ -110,7 +110,7 @@ class Corpus:
         folder: Path,
         progress: Progress = lambda *_: None,
     ) -> None:
-        self.task, self.data, self.progress = task, data, progress
+        self.task, self.data, self.folder, self.progress = task, data, folder, progress
         if not data.files:
             raise ConfigError(
                 "There is nothing to learn from: data.files is empty.", "Name the training files."

@@ -7,7 +7,7 @@ fit by name.
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,6 +36,7 @@ from clearhead.look.film import frame
 from clearhead.machine import device_for, free_memory, keep_freed_memory
 from clearhead.model import Model, build
 from clearhead.tasks.corpus import Corpus
+from clearhead.tasks.hosts import seen_by_all
 from clearhead.tasks.looking import probes
 from clearhead.tasks.pretraining import OBJECTIVES
 from clearhead.tasks.runs import ended, use_weights
@@ -148,13 +149,16 @@ def fit(
         elif ranks.first:
             extend(folder, config)
         ranks.wait()
-        config = continued(folder, given, task.name)
-        if ranks.first and config != folder.config():
-            folder.write_config(config)
-        if has_ended(folder):
-            yield Note(0, told_to_train_on(folder))
-            return
-        yield from go_on(corpus, folder, config, ranks=ranks, device=device, begin=begin)
+        with seen_by_all(folder, ranks) as (folder, share):
+            config = continued(folder, given, task.name)
+            if ranks.first and config != folder.config():
+                folder.write_config(config)
+            if has_ended(folder):
+                yield Note(0, told_to_train_on(folder))
+                return
+            yield from go_on(
+                corpus, folder, config, ranks=ranks, share=share, device=device, begin=begin
+            )
 
 
 def go_on(
@@ -163,6 +167,7 @@ def go_on(
     config: Config,
     *,
     ranks: Ranks,
+    share: Callable[[], None],
     device: torch.device,
     begin: float,
 ) -> Iterator[Plan | Report]:
@@ -190,7 +195,7 @@ def go_on(
     torch.manual_seed(config.train.seed)
     model = build(config.model)
     is_begun = folder.checkpoints.newest() is not None  # it holds all that the other run gave
-    if not is_begun and (base := started_from(config.train.start, folder.path)):
+    if not is_begun and (base := started_from(config.train.start, corpus.folder)):
         inherited = inherit(model, base, made.tokenizers)
         plan = plan.model_copy(update={"inherited": inherited})
         yield Note(0, in_words(inherited))
@@ -209,6 +214,7 @@ def go_on(
             corrections=tuple(Correction(*each) for each in plan.corrections),
             thread_changes=tuple(ThreadChange(*each) for each in plan.threads),
             ranks=ranks,
+            share=share,
             stop=stop,
         )
         yield from recorded(job, folder, plan, notes=about(made, store, validation))

@@ -4,7 +4,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -91,6 +91,8 @@ class Job:
     thread_changes: tuple[ThreadChange, ...] = ()
     """Likewise the changes of the number of threads."""
     ranks: Ranks = field(default_factory=Ranks)
+    share: Callable[[], None] = lambda: None
+    """Shows all processes the checkpoints of the first, where they do not see its disk."""
     stop: StopFlag = field(default_factory=StopFlag)
 
     @property
@@ -347,6 +349,7 @@ class Run:
     def choose_weights(self) -> Chosen:
         """Load the weights that do best on all validation examples."""
         job, scores = self.job, {}
+        job.share()
         candidates = dict(self.candidates())
         for name, weights in candidates.items():
             load_tensors(job.model.state_dict(), weights)

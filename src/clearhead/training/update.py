@@ -57,6 +57,16 @@ class Ranks:
         values = torch.tensor(value if self.first else 0.0, dtype=torch.float64, device=self.device)
         return float(self.add_up(values))
 
+    def bytes_from_first(self, content: bytes) -> bytes:
+        """The same of bytes (broadcast): of those of the others, nothing is used."""
+        n_bytes = int(self.from_first(len(content)))
+        if self.world == 1 or not n_bytes:
+            return content[:n_bytes]
+        given = bytearray(content) if self.first else bytearray(n_bytes)
+        data = torch.frombuffer(given, dtype=torch.uint8).to(self.device)
+        dist.broadcast(data, 0)
+        return data.cpu().numpy().tobytes()
+
     def wait(self) -> None:
         """Until all have come this far (barrier)."""
         if self.world > 1:
