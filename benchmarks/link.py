@@ -4,9 +4,10 @@
 
 The hosts are two network namespaces with a cable (veth) between them, which `tc` (tbf) limits to so many Gbit/s; that
 needs root and iproute2. The gradients are those of the real models, exchanged by DDP over gloo as in training, while
-hardly anything is computed: the time without an exchange, measured in turn, is taken off; the fastest rounds count. Bytes are counted by the
-cable. The formula is that of a ring: each of N hosts sends 2 (N - 1) / N times the gradient, 4 bytes a parameter.
-Prints a Markdown table. --picture draws what two hosts gain at any speed of the link, by the formula.
+hardly anything is computed: the time without an exchange, measured in turn, is taken off, and the fastest rounds
+count. Bytes are counted by the cable. The formula is that of a ring: each of N hosts sends 2 (N - 1) / N times the
+gradient, 4 bytes a parameter. Prints a Markdown table. --picture draws what two hosts gain at any speed of the link,
+by the formula, and as measured.
 """
 
 import argparse
@@ -34,6 +35,8 @@ VOCABULARY = {"tiny": 8_000, "small": 8_000, "base": 37_000, "big": 37_000}
 SECONDS = {"tiny": 0.70, "small": 1.5, "base": 8.6, "big": 30.0}
 """Of an update of 4,096 tokens on two cores: docs/benchmarks.md; `big` by its products beside those of `base`."""
 COLOURS = {"tiny": "#2f81c8", "small": "#1a9a6c", "base": "#d9730d", "big": "#b05cc0"}
+LABELS = {"tiny": "tiny", "small": "small", "base": "base, big"}
+"""The curves of base and big lie upon each other."""
 BITS, GIGA = 32, 1e9
 
 
@@ -136,14 +139,14 @@ def draw(path: Path, found: dict[float, Any]) -> None:
         for size, colour in COLOURS.items():
             t, bits = SECONDS[size], n_parameters(size) * BITS
             axes.plot(rates, [2 * t / (t + bits / GIGA / rate) for rate in rates], color=colour)
-            axes.text(
-                0.09, 2 * t / (t + bits / GIGA / 0.1), size, color=colour, ha="right", va="center"
-            )
+            lowest, name = 2 * t / (t + bits / GIGA / rates[0]), LABELS.get(size, "")
+            axes.text(0.09, lowest, name, color=colour, ha="right", va="center")
             for rate, sizes in found.items():
                 if size in sizes:
                     axes.plot(rate, 2 * t / (t + sizes[size]["seconds"]), "o", color=colour)
         axes.axhline(1, color=INK, linewidth=0.8, linestyle=":")
-        axes.set(xscale="log", xlabel="link, Gbit/s", xlim=(0.055, 100), ylim=(0, 2.05))
+        axes.set(xscale="log", xlabel="link, Gbit/s", xlim=(0.045, 100), ylim=(0, 2.05))
+        axes.set_xticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
         axes.set_title(
             "Two hosts beside one: how many times as fast (4,096 tokens on two cores each)"
         )

@@ -209,6 +209,17 @@ def test_bad_input_names_file_and_line_and_loses_no_other_shard(tmp_path, corpus
     assert answer([corpus], folder, 1, 2) == 4
 
 
+@pytest.mark.slow
+def test_a_bad_byte_in_line_7_million_is_named_and_loses_no_other_shard(tmp_path, monkeypatch):
+    monkeypatch.setattr(chunks, "AT_ONCE", 2_048)
+    corpus, bad = tmp_path / "corpus.txt", 7_000_000
+    corpus.write_bytes(b"a line\n" * (bad - 1) + b"\xff\n" + b"a line\n" * 5_000)
+    (found,) = [chunk for chunk in chunks_of([str(corpus)]) if "\udcff" in chunk.lines]
+    with pytest.raises(DataError, match=r"corpus\.txt:7000000: not UTF-8 at byte offset 0"):
+        found.read("strict")
+    assert answer([corpus], tmp_path / "parts", (found.number + 1) % 100 + 1, 100) > 30
+
+
 def as_table(path: Path, texts) -> Path:
     """The texts as a column of a JSONL or Parquet file, by its ending."""
     if path.suffix == ".jsonl":
