@@ -145,7 +145,7 @@ def draw(path: Path, found: dict[float, Any]) -> None:
                 if size in sizes:
                     axes.plot(rate, 2 * t / (t + sizes[size]["seconds"]), "o", color=colour)
         axes.axhline(1, color=INK, linewidth=0.8, linestyle=":")
-        axes.set(xscale="log", xlabel="link, Gbit/s", xlim=(0.045, 100), ylim=(0, 2.05))
+        axes.set(xscale="log", xlabel="link, Gbit/s", xlim=(0.035, 100), ylim=(0, 2.05))
         axes.set_xticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
         axes.set_title(
             "Two hosts beside one: how many times as fast (4,096 tokens on two cores each)"
