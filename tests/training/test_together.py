@@ -249,9 +249,8 @@ def on_hosts(nursery, two_hosts, tmp_path):
 
     yield start
     for process in begun:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+        process.terminate()  # torchrun ends its workers, if there still are any
+        process.wait(timeout=60)
 
 
 def worker_of(process):
@@ -270,18 +269,31 @@ def wait_for_checkpoint(run, step):
 
 
 def assert_ended_like(run, other, processes):
-    told = (run.parent / f"{run.name}.output").read_text()[-3_000:]
-    assert [process.wait(timeout=500) for process in processes] == [0, 0], told
+    codes = [process.wait(timeout=400) for process in processes]
+    assert codes == [0, 0], (run.parent / f"{run.name}.output").read_text()[-3_000:]
     assert losses_in(run) == losses_in(other)
     assert weights_in(run) == weights_in(other)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shared", [True, False])
-def test_two_hosts_train_as_two_processes_of_one(nursery, pair, on_hosts, tmp_path, shared):
+def test_two_hosts_train_as_two_processes_of_one(nursery, on_hosts, tmp_path, shared):
+    settings = CALM | {"train.average_last": 2}  # checkpoints are read again at the end
+    assert nursery.run(f"one-host-{shared}", 6, settings, world=2)["codes"] == [0, 0]
     name = f"hosts-{shared}"
-    assert_ended_like(nursery.place / name, pair, on_hosts(name, shared=shared))
+    processes = on_hosts(name, shared=shared, settings=settings)
+    assert_ended_like(nursery.place / name, nursery.place / f"one-host-{shared}", processes)
     assert shared or not (tmp_path / "second" / name).exists()
+
+
+@pytest.mark.slow
+def test_other_training_files_on_one_host_are_refused(on_hosts, tmp_path):
+    processes = on_hosts("other", shared=False)
+    source = tmp_path / "second" / "source.txt"
+    source.write_text(source.read_text().replace("cat", "cow"))
+    assert 0 not in [process.wait(timeout=400) for process in processes]
+    told = (tmp_path / "second" / "other.output").read_text()
+    assert "The training examples are not those" in told
 
 
 LONGER = CALM | {"train.save_every": 5, "train.validate_every": 50, "model.d_model": 64}
