@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import signal
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -78,6 +79,7 @@ class Terminal:
     def talk(self) -> None:
         with suppress(ImportError):
             import readline  # noqa: F401  # input() then knows arrow keys and earlier lines
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # here Ctrl-C ends a line or reply
         self.note("Type a message and Enter. /help lists what else there is; /quit leaves.")
         while (line := self.typed()) is not None and line.strip() not in ("/quit", "/exit"):
             if command := self.commands.get(line.strip()):

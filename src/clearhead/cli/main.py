@@ -23,6 +23,7 @@ from clearhead.cli.serve import serve
 from clearhead.cli.streams import (
     begin_in_utf8,
     ended_by_signals,
+    leave_at_once,
     leave_quietly,
     prepare_streams,
 )
@@ -80,6 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prepare_streams()
         with ended_by_signals():
             code = exit_code(given)
+            if arguments is None and code > 128:
+                leave_at_once(code)
             sys.stdout.flush()
     except BrokenPipeError:
         leave_quietly()

@@ -1,5 +1,6 @@
 """What the system gives a program to run with: streams that may be closed or poor, signals."""
 
+import atexit
 import codecs
 import locale
 import os
@@ -7,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import NoReturn, TextIO
 
@@ -25,8 +26,8 @@ PLAIN = {
     "−": "-",
 }
 """Signs that a terminal without Unicode is shown in letters; of others it gets a question mark."""
-ENDING = ("SIGTERM", "SIGHUP")
-"""Signals that end the program; Ctrl-C (SIGINT) is Python's own."""
+ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
+"""Signals that end the program; the first is Ctrl-C."""
 
 
 def begin_in_utf8() -> None:
@@ -73,20 +74,42 @@ def leave_quietly() -> None:
     os.close(nothing)
 
 
+def leave_at_once(code: int) -> NoReturn:
+    """End the process after a signal, deaf to further ones; memory is not given back piece by piece."""
+    for name in ENDING:
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    atexit._run_exitfuncs()
+    with suppress(OSError, ValueError):
+        sys.stderr.flush()
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+    os._exit(code)
+
+
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """While inside, signals that end the program unwind it as an exit does: nothing half done stays."""
+    """While inside, signals that end the program unwind it as an exit does: nothing half done stays.
+
+    The first one does; while it unwinds, further ones are not heard.
+    """
 
     def leave(number: int, _frame: object) -> NoReturn:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
         raise SystemExit(128 + number)
 
     is_main = threading.current_thread() is threading.main_thread()
     numbers = [getattr(signal, name) for name in ENDING if is_main and hasattr(signal, name)]
-    ours = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
-    for number in ours:
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    usual = (signal.SIG_DFL, signal.default_int_handler)
+    before = {number: handler for number, handler in handlers.items() if handler in usual}
+    for number in before:
         signal.signal(number, leave)
     try:
         yield
     finally:
-        for number in ours:
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -7,13 +7,12 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from multiprocessing.resource_tracker import ensure_running
 from pathlib import Path
 from typing import Any, Self
 
@@ -354,47 +353,101 @@ def in_workers(
     checkpoint: str = "",
     **options: Any,
 ) -> Iterator[Translation]:
-    """The translations of chunks of texts, in order; at most a few chunks are read ahead."""
-    with undisturbed():
-        context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(n_workers, context, initializer=begin)
-    waiting: deque[Future[list[Translation]]] = deque()
+    """The translations of chunks of texts, in order; at most a few chunks are read ahead.
+
+    Each worker process has a pipe of its own and one chunk at a time, so that nothing is shared
+    that one of them could leave locked or half written when it is killed.
+    """
+    load = partial(Translator.load, *runs, int8=int8, checkpoint=checkpoint)
+    rest, number, next_given = iter(chunks), 0, 0
+    given: dict[Connection, int] = {}
+    found: dict[int, list[Translation]] = {}
+    with started_workers(n_workers, load, options) as idle:
+        while True:
+            while idle and next_given <= number + 2 * n_workers:
+                if (chunk := next(rest, None)) is None:
+                    break
+                given[idle[-1]] = next_given
+                idle.pop().send(list(chunk))
+                next_given += 1
+            if number == next_given:
+                return
+            if number in found:
+                yield from found.pop(number)
+                number += 1
+                continue
+            for pipe in wait(list(given)):
+                assert isinstance(pipe, Connection)
+                found[given.pop(pipe)] = answer_from(pipe, n_workers)
+                idle.append(pipe)
+
+
+def answer_from(pipe: Connection, n_workers: int) -> list[Translation]:
+    """What a worker has made of its chunk: translations, or the error that it met."""
     try:
-        for chunk in chunks:
-            with undisturbed():
-                run = (int8, checkpoint, *runs)
-                waiting.append(pool.submit(translated, run, list(chunk), options))
-            if len(waiting) > 2 * n_workers:
-                yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()
-    except BrokenProcessPool:
+        answer = pipe.recv()
+    except (EOFError, ConnectionError):
         raise ModelError(
             f"One of {n_workers} worker processes has died, perhaps for want of memory.",
             "Use fewer: --workers 1",
         ) from None
+    if isinstance(answer, BaseException):
+        raise answer
+    assert isinstance(answer, list)
+    return answer
+
+
+@contextmanager
+def started_workers(
+    n_workers: int, load: Callable[[], Translator], options: dict[str, Any]
+) -> Iterator[list[Connection]]:
+    """Pipes to as many processes that translate; in whatever way the block ends, so do they."""
+    context = multiprocessing.get_context("spawn")
+    ensure_running()  # the first process to start would start this one too, and be disturbed
+    workers, pipes = [], []
+    try:
+        for _ in range(n_workers):
+            with undisturbed():
+                ours, theirs = context.Pipe()
+                worker = context.Process(target=work, args=(theirs, load, options))
+                worker.start()
+                theirs.close()
+                workers.append(worker)
+                pipes.append(ours)
+        yield pipes
     finally:  # what is still at work is not wanted any more, and need not be waited for
         with undisturbed():
-            for worker in multiprocessing.active_children() if waiting else ():
+            for worker in workers:
                 worker.kill()
-            pool.shutdown(cancel_futures=True)
+                worker.join()
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """While inside, signals of a terminal wait; a process that is started here never hears of them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+    """While inside, signals that end a program wait; a process that is started here never hears them."""
+    ending = {signal.SIGINT, signal.SIGHUP, signal.SIGTERM}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ending)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def begin() -> None:
-    """Set up a worker: one thread, memory kept; the end comes from the parent."""
+def work(pipe: Connection, load: Callable[[], Translator], options: dict[str, Any]) -> None:
+    """Translate the chunks that come, with one thread, until there is nobody to send them."""
     threading.Thread(target=leave_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     keep_freed_memory()
+    translator: Translator | None = None
+    with suppress(EOFError, ConnectionError):
+        while True:
+            texts = pipe.recv()
+            try:
+                translator = translator or load()
+                answer: object = translator.translate(texts, **options)
+            except Exception as error:
+                answer = error
+            pipe.send(answer)
 
 
 def leave_with_parent() -> None:
@@ -403,15 +456,3 @@ def leave_with_parent() -> None:
     assert parent is not None, "a worker was started by somebody"
     parent.join()
     os._exit(1)
-
-
-@cache
-def loaded(int8: bool, checkpoint: str, *runs: str) -> Translator:
-    """The translator, read once by each process."""
-    return Translator.load(*runs, int8=int8, checkpoint=checkpoint)
-
-
-def translated(
-    run: tuple[Any, ...], texts: list[str], options: dict[str, Any]
-) -> list[Translation]:
-    return loaded(*run).translate(texts, **options)
