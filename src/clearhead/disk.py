@@ -149,11 +149,14 @@ def disk_errors(path: Path, needed: int = 0) -> Iterator[None]:
 
 def disk_error(path: Path, reason: str, needed: int) -> DiskError:
     wanted = f"{needed:,} bytes needed, " if needed else ""
-    return DiskError(
-        f"{path} cannot be written: {reason} ({wanted}{free_bytes(path):,} free).",
+    advice = (
         "What was saved before is whole: make room there, or move the folder, "
-        "and run the same command again.",
+        "and run the same command again."
     )
+    if not os.path.isdir(path.parent):  # noqa: PTH112  # of any name
+        advice = "Name a folder that is there; one that was moved meanwhile, where it is now."
+    message = f"{path} cannot be written: {reason} ({wanted}{free_bytes(path):,} free)."
+    return DiskError(message, advice)
 
 
 def require_space(path: Path, needed: int) -> None:
@@ -166,6 +169,11 @@ def free_bytes(path: Path) -> int:
     """Bytes that may still be written where the path lies, or will lie."""
     there = next(place for place in (path, *path.parents, Path()) if os.path.exists(place))  # noqa: PTH110
     return shutil.disk_usage(there).free
+
+
+def seen_from_here(path: Path) -> Path:
+    """The path as a person would type it here: relative or absolute, whichever is shorter."""
+    return Path(min(os.path.relpath(path), os.path.abspath(path), key=len))  # noqa: PTH100
 
 
 def sha256_of(path: Path) -> str:
@@ -252,7 +260,9 @@ def locked(path: Path) -> Iterator[None]:
     finally:
         if descriptor in HELD:
             HELD.remove(descriptor)
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # the folder may have been moved, and another be in its place
+                if os.path.samestat(os.fstat(descriptor), path.stat()):
+                    path.unlink()
             os.close(descriptor)
 
 

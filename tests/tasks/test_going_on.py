@@ -1,5 +1,6 @@
 """What may be said anew about a run that goes on, and what its plan is made by."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,12 +9,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from any_settings import FIELDS, values
-from clearhead.config import PRESETS, Mark, mark
-from clearhead.errors import ConfigError
+from clearhead.config import PRESETS, Mark, assigned, layered, mark
+from clearhead.errors import ConfigError, DiskError
 from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
 from clearhead.tasks import fit as fit_module
 from clearhead.tasks.fit import continued, fit
+from hostile.place import TINY, write_data
 from tasks.random_runs import random_folder
 
 FREE = {path for path in FIELDS if mark(*path.split(".")) is Mark.FREE} - {"train.budget"}
@@ -91,3 +93,28 @@ def test_a_time_budget_is_planned_by_the_device_that_trains(tmp_path: Path, monk
     with pytest.raises(SeenError):
         list(fit(TASKS["translation"], given, tmp_path / "run"))
     assert seen == [torch.device("meta")]
+
+
+@pytest.mark.parametrize("at", range(0, 8, 2))
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_a_run_that_is_moved_or_deleted_while_it_trains_ends_and_is_not_made_by_half(
+    tmp_path, monkeypatch, is_moved, at
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_data(tmp_path)
+    files = {"data": {"files": [str(tmp_path / name) for name in ("train.en", "train.de")]}}
+    more = ["train.max_steps=6", "train.save_every=1"]
+    run, other = tmp_path / "run", tmp_path / "other"
+    reports = fit(TASKS["translation"], layered(files, assigned([*TINY, *more])), run)
+    for _ in range(at + 1):
+        next(reports)
+    run.rename(other)
+    if not is_moved:
+        shutil.rmtree(other)
+    with pytest.raises(DiskError, match=r"run/.* cannot be written: No such file") as met:
+        list(reports)
+    assert "moved meanwhile" in met.value.advice
+    assert not run.exists()
+    if is_moved:
+        list(fit(TASKS["translation"], layered(files, assigned([*TINY, *more])), other))
+        assert RunFolder(other).has_weights()

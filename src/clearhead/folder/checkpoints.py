@@ -127,6 +127,8 @@ class Checkpoints:
         if step in self.found() and isinstance(self.tried(step), Checkpoint):
             return path
         needed = sum(tensor.nbytes for file in tensors.values() for tensor in file.values())
+        with disk_errors(path, needed):
+            self.root.stat()  # a run that was moved or deleted meanwhile is not made anew, by half
         with atomic_folder(path, needed) as folder:
             files: dict[str, Any] = {}
             for name, group in tensors.items():

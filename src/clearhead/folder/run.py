@@ -24,7 +24,6 @@ from clearhead.disk import (
     make_folder,
     open_inside,
     read_inside,
-    sha256_of,
     size_inside,
     sweep,
 )
@@ -227,11 +226,15 @@ class RunFolder:
             weights = self.checkpoint_of(checkpoint).files[WEIGHTS][1]
         else:
             self.refuse_unended()
-            weights = sha256_of(self.path / WEIGHTS)
+            weights = self.weights_sha256()
         config = self.config()
         deciding = {"task", "model", "tokenizer", "labels"}
         text = f"{config.model_dump_json(include=deciding)} {config.data.max_length} {weights}"
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def weights_sha256(self) -> str:
+        with open_inside(self.path, WEIGHTS) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def refuse_unended(self) -> None:
         if self.has_weights() or not (self.checkpoints.path.exists() or self.log.path.exists()):
@@ -308,7 +311,7 @@ class RunFolder:
 
     def cached(self, kind: str) -> Path:
         """Where the weights in use are kept in another form; other weights have another place."""
-        return self.path / CACHE / f"{kind}-{sha256_of(self.path / WEIGHTS)[:16]}"
+        return self.path / CACHE / f"{kind}-{self.weights_sha256()[:16]}"
 
     def keep_former_weights(self) -> Path:
         """Copy the weights to use to a name of their own, before others take their place."""

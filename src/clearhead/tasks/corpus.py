@@ -20,7 +20,7 @@ from clearhead.config import Config, DataConfig, Given, TokenizerConfig
 from clearhead.data.lines import Progress, is_pipe
 from clearhead.data.order import mix
 from clearhead.data.store import STORE_FORMAT, Store, chunks, prepare, temporary_store
-from clearhead.disk import sha256_of
+from clearhead.disk import seen_from_here, sha256_of
 from clearhead.errors import ConfigError, DataError, shown
 from clearhead.folder import RunFolder
 from clearhead.machine import cache_folder
@@ -116,7 +116,7 @@ class Corpus:
                 "There is nothing to learn from: data.files is empty.", "Name the training files."
             )
         files, validation_files = (
-            [Path(os.path.relpath(folder / file)) for file in each]
+            [seen_from_here(folder / file) for file in each]
             for each in (data.files, data.validation_files)
         )
         if RunFolder(folder).exists():
@@ -232,10 +232,10 @@ def refuse_moved(folder: Path, files: Iterable[str]) -> None:
     for file in files:
         if not (folder / file).exists():
             raise DataError(
-                f"{folder} was begun with {shown(file)}, seen from that folder, and there is no "
-                "such file.",
-                "Give the files where they are now, as at first: clearhead train FILES "
-                f"--into {folder}",
+                f"{folder} was begun with {shown(Path(file).name)}, and there is no "
+                f"{shown(str(seen_from_here(folder / file)))}.",
+                "If the run or the file was moved, give the files where they are now: "
+                f"clearhead train FILES --into {folder}",
             )
 
 

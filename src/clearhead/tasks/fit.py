@@ -29,6 +29,7 @@ from clearhead.config import (
 from clearhead.data.batches import Batches
 from clearhead.data.lines import Progress
 from clearhead.data.store import STORE_FORMAT, Store
+from clearhead.disk import seen_from_here
 from clearhead.errors import ConfigError, DataError, FolderError, NotFiniteError, shown
 from clearhead.folder import Inheritance, RunFolder, RunPlan
 from clearhead.folder.run import least_bytes
@@ -466,7 +467,7 @@ def recorded(job: Job, folder: RunFolder, plan: RunPlan, notes: list[Note]) -> I
 
 
 def started_from(start: str, into: Path) -> RunFolder | None:
-    return RunFolder.open(Path(os.path.relpath(into / start))) if start else None
+    return RunFolder.open(seen_from_here(into / start)) if start else None
 
 
 def like(base: RunFolder, given: Given) -> Given:
