@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from any_settings import FIELDS, values
 from clearhead.cli.main import app
-from hostile.edits import KINDS
+from hostile.edits import KINDS, OF_FOLDERS
 from hostile.place import ALL_RUNS, RUNS, TASKS, TINY
 
 Case = dict[str, Any]
@@ -145,6 +145,48 @@ READERS = {
     "plan.json": ["train"] * 4,
 }
 """Verbs that read a file, each to be tried as often as it is named beside all others."""
+RARELY = st.integers(0, 3).map(lambda number: number == 0)
+FORMATS = ["hf", "ctranslate2", "onnx", "argos", "x", ""]
+SHARDS = [
+    "1/1",
+    "1/2",
+    "2/2",
+    "3/2",
+    "0/1",
+    "1/0",
+    "²/2",
+    "1/1000000000",
+    "-1/2",
+    "1",
+    "a/b",
+    "1/2/3",
+]
+JOINS = st.sampled_from([[], ["--join"], ["--join", "--output", "joined.txt"]])
+LABS = ["complexity", "gradients", "positions", "heads", "table3", "versus", "x"]
+FOREIGN = [
+    "config.json", "model.safetensors", "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "source.spm",
+    "model.bin", "shared_vocabulary.json", "metadata.json", "pytorch_model.bin", "model.safetensors.index.json",
+]  # fmt: skip
+FOREIGN_NAMES = ["model_type", "hidden_size", "num_attention_heads", "d_model", "vocab_size", "architectures",
+    "layer_norm_epsilon", "weight_map", "add_source_bos", "unk_token"]  # fmt: skip
+ODD = [
+    "bert",
+    "marian",
+    "gpt2",
+    0,
+    1,
+    -1,
+    2**70,
+    None,
+    [],
+    {},
+    ["BertModel"],
+    {"x": "../../x"},
+    "",
+    1e308,
+    True,
+]
+"""Names and values in the settings of other programs."""
 
 
 @st.composite
@@ -311,6 +353,81 @@ def odd_data(draw: st.DrawFn) -> Case:
 
 
 @st.composite
+def exchanges(draw: st.DrawFn) -> Case:
+    """Models that come from elsewhere or go there, and what works on several runs or on parts."""
+    run = draw(st.sampled_from(ALL_RUNS))
+    task = RUNS.get(run, "translation")
+    other = draw(st.one_of(st.just("runs/mt"), st.sampled_from([f"runs/{r}" for r in ALL_RUNS])))
+    shards = ["--into", "parts", "--shard", draw(st.sampled_from(SHARDS)), *draw(JOINS)]
+    args = draw(
+        st.sampled_from(
+            [
+                ["export", f"runs/{run}", "--to", draw(st.sampled_from(FORMATS)), "--into", "out"],
+                ["import", f"runs/{run}", "--into", "new"],
+                ["import", "foreign", "--into", "new"],
+                ["compare", f"runs/{run}", other, *TASKS[task]],
+                ["average", f"runs/{run}"],
+                ["embed", f"runs/{run}", "--input", "train.en"],
+                ["embed", f"runs/{run}", "--input", "train.en", "--beside", "train.de"],
+                ["embed", f"runs/{run}", "the cat", "--among", "train.en"],
+                ["translate", f"runs/{run}", "--input", "train.en", "--with", other],
+                ["translate", f"runs/{run}", "--input", "train.en", *shards],
+                ["classify", f"runs/{run}", "--input", "train.en", *shards],
+                ["serve", f"runs/{run}", other, "--port", "0"],
+                ["lab", draw(st.sampled_from(LABS)), "--quick", "--into", "lab"],
+                ["rm", f"runs/{run}"],
+            ]
+        )
+    )
+    edits = [draw(edits_of([f"runs/{run}/{path}" for path in PATHS]))] if draw(RARELY) else []
+    if args[:2] == ["import", "foreign"]:
+        edits = draw(st.lists(foreign_files(), min_size=1, max_size=4))
+    more = draw(options(args[0], most=2)) if draw(RARELY) else []
+    return case([*args, *more], run, edits=edits, **draw(streams()))
+
+
+@st.composite
+def foreign_files(draw: st.DrawFn) -> dict[str, Any]:
+    """A file of a model that was made by another program, or by nobody."""
+    name = draw(st.sampled_from(FOREIGN))
+    kind = draw(st.sampled_from(["json", "text", "bytes", "config"]))
+    value = {
+        "json": draw(JSON_VALUES),
+        "text": draw(TEXTS),
+        "bytes": draw(st.text(max_size=40)),
+        "config": json.dumps({draw(st.sampled_from(FOREIGN_NAMES)): draw(st.sampled_from(ODD)) for _ in range(4)}),
+    }[kind]  # fmt: skip
+    return {"path": f"foreign/{name}", "how": "made", "pick": 0, "value": value}
+
+
+@st.composite
+def meanwhiles(draw: st.DrawFn) -> Case:
+    """A run, or one of its files, that is moved, deleted or changed while it is in use."""
+    run = draw(st.sampled_from(["mt", "mt", "half"]))
+    args = draw(
+        st.sampled_from(
+            [
+                ["train", "runs/half"],
+                ["train", *TASKS["translation"], "--into", "runs/mt2", "--set", *TINY, "train.max_steps=100000",
+                 "train.save_every=5"],
+                ["translate", f"runs/{run}", "--input", "train.en", "--output", "out.txt"],
+                ["evaluate", f"runs/{run}", *TASKS["translation"]],
+                ["serve", f"runs/{run}", "--port", "0"],
+                ["look", f"runs/{run}", "the cat sees", "--reasons"],
+                ["average", f"runs/{run}"],
+                ["export", f"runs/{run}", "--to", "hf", "--into", "out"],
+                ["runs"],
+            ]
+        )
+    )  # fmt: skip
+    where = "runs/mt2" if "runs/mt2" in args else f"runs/{run}"
+    path = draw(st.sampled_from([where, where, where, "runs", *(f"{where}/{p}" for p in PATHS)]))
+    how = draw(st.sampled_from(OF_FOLDERS))
+    change = {"path": path, "how": how, "pick": 0, "value": "missing"}
+    return case(args, run, meanwhile=[change, draw(st.floats(0.0, 1.5))])
+
+
+@st.composite
 def streams(draw: st.DrawFn) -> dict[str, Any]:
     """Standard streams as they may be: bytes of any kind, devices, closed, of a poor locale."""
     lines = st.lists(TEXTS, max_size=4).map(
@@ -349,8 +466,10 @@ CASES = (
     broken_runs(),
     uses(),
     trainings(),
+    exchanges(),
     broken_runs(),
     uses(),
+    meanwhiles(),
     broken_runs(),
     trainings(),
     odd_data(),

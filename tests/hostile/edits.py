@@ -24,13 +24,22 @@ KINDS = (
     "pipe",
 )
 """`set`, `drop` and `add` change a value of a JSON or TOML file, the others any file."""
+OF_FOLDERS = ("gone", "moved", "link")
+"""Ways that may befall a folder too."""
 
 
 def edit(place: Path, order: dict) -> None:
     """Do as told; `pick` chooses among the places where it can be done."""
     path, how, pick = place / order["path"], order["how"], order["pick"]
-    if path.is_symlink() or (not path.is_file() and not (path.is_dir() and how == "gone")):
+    if how == "made":
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(order["value"].encode(errors="surrogatepass"))
+        return
+    if path.is_symlink() or (not path.is_file() and not (path.is_dir() and how in OF_FOLDERS)):
         return  # an edit before this one has made it something else
+    if how == "moved":
+        path.rename(path.with_name("elsewhere"))
+        return
     if how in ("gone", "folder", "link", "pipe"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
         {

@@ -24,7 +24,7 @@ from hostile.cases import CASES, Case
 
 CODES = {0, 1, 2, 3, 4, 5, 129, 130, 143}
 SIGN_OF_LIFE = re.compile(
-    r"step \d|http|epoch|reading|tokenising|learning tokens|measuring|baseline"
+    r"step \d|http|epoch|reading|tokenising|learning tokens|measuring|baseline|…"
 )
 
 
@@ -49,7 +49,7 @@ class Failure:
         streams = {
             k: v
             for k, v in self.case.items()
-            if k in ("stdin_from", "stdout_to", "ascii", "env", "signal")
+            if k in ("stdin_from", "stdout_to", "ascii", "env", "signal", "meanwhile")
         }
         return (
             f"{self.kind}: {self.told}\n    {command[:1500]} {streams or ''}{edits}\n"
@@ -71,7 +71,7 @@ def failure(case: Case, answer: dict[str, Any]) -> Failure | None:
         or "Traceback" in said
     ):
         kind = "mistake"
-    elif answer["stopped"] and not (case["is_long"] or SIGN_OF_LIFE.search(said)):
+    elif answer["stopped"] and code > 128 and not (case["is_long"] or SIGN_OF_LIFE.search(said)):
         kind = "hang"
     elif code > 0 and not (
         code > 128 or said or answer["stdout"] or case.get("stdout_to") == "broken"

@@ -27,7 +27,7 @@ CPU_SECONDS, WALL_SECONDS = 10, 25
 """A case that computes for longer, or does not end, hangs."""
 SPARE_MEMORY = 3 * 2**29
 """Address space that a case may take beyond what the parent has."""
-LASTING_SECONDS, GRACE = 1.5, 15.0
+LASTING_SECONDS, GRACE = 1.5, 60.0
 """When a case that may last, a training say, is asked to stop, and how long it may take over that."""
 TOLD = 4_000
 
@@ -115,12 +115,17 @@ def carry_out(order: dict, template: Path) -> dict:
     begin = time.monotonic()
     pid = fork(order, place)
     lasting = order.get("lasting", False)
+    code = None
     if "signal" in order:
         number, after = order["signal"]
-        code = ended(pid, after)
-        if code is None:
+        if (code := ended(pid, after)) is None:
             os.kill(pid, number)
-    if "signal" not in order or code is None:
+    if "meanwhile" in order:
+        change, after = order["meanwhile"]
+        if (code := ended(pid, after)) is None:
+            with suppress(OSError):  # the child is writing there
+                edit(place, change)
+    if code is None:
         code = ended(pid, LASTING_SECONDS if lasting else WALL_SECONDS)
     while code is None and lasting and time.monotonic() - begin < WALL_SECONDS:
         if tail(outside / "stderr") or order["is_long"]:

@@ -103,7 +103,15 @@ def test_a_run_goes_on_with_its_own_data_only_though_the_log_is_lost(tried):
 
 def test_a_run_whose_files_have_moved_names_them_as_they_were_given(tried):
     answer = told(tried, ["train", "runs/half"], edited("train.de", "gone"))
-    assert "runs/half was begun with ../../train.de" in answer["stderr"]
+    assert "runs/half was begun with train.de, and there is no train.de." in answer["stderr"]
+
+
+def test_a_file_is_named_as_it_was_given(tried, tmp_path):
+    (tmp_path / "a.en").write_bytes(b"fine\nnot \xff fine\n")
+    (tmp_path / "a.de").write_text("a\nb\n")
+    files = [str(tmp_path / "a.en"), str(tmp_path / "a.de")]
+    answer = told(tried, ["train", *files, "--into", "new", "--set", *TINY])
+    assert f"clearhead: {tmp_path}/a.en:2: not UTF-8" in answer["stderr"]
 
 
 @pytest.mark.promise(27, "impossible settings are refused by name")
@@ -256,3 +264,11 @@ def test_output_that_goes_nowhere_is_the_disk_s_fault(tried, args, place):
     ["look", "runs/mt", "the cat"], ["doctor", "train.en", "train.de"]], ids=lambda args: args[0])  # fmt: skip
 def test_output_is_utf8_whatever_the_locale(tried, args):
     assert told(tried, args, ascii=True)["code"] == 0
+
+
+@pytest.mark.parametrize("how", ["pipe", "link"])
+def test_weights_that_are_no_file_are_not_waited_for(tried, how):
+    wrong = edited("runs/mt/weights.safetensors", how, "")
+    parts = ["--input", "train.en", "--into", "parts"]
+    assert told(tried, ["translate", "runs/mt", *parts], wrong)["code"] == 1
+    assert told(tried, ["translate", "runs/mt", "the cat"], wrong)["code"] == 1
