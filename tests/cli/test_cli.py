@@ -1,6 +1,7 @@
 """The command line: results on stdout, the rest on stderr, and exit codes that can be relied on."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from clearhead import __version__, cli
 from clearhead.cli.main import app, main
 from clearhead.cli.verb import GROUPS, one_value_each
 from clearhead.errors import ClearheadError
+from tasks.conftest import random_run
 
 
 @pytest.fixture
@@ -175,3 +177,42 @@ def test_an_option_may_take_several_values():
         "--",
         "c",
     ]
+
+
+@pytest.mark.parametrize(
+    ("locale", "args"),
+    [
+        ({"LC_ALL": "C"}, ["translate", "RUN", "ein Mädchen → 🙂"]),
+        ({"LC_ALL": "", "LANG": "C"}, ["translate", "RUN", "ein Mädchen → 🙂"]),
+        ({"LC_ALL": "C"}, ["look", "RUN", "ein Mädchen → 🙂"]),
+        ({"LC_ALL": "C"}, ["doctor", "ü.en", "ü.de"]),
+        ({"LC_ALL": "C"}, ["train", "--help"]),
+        ({"LC_ALL": "C"}, ["evaluate", "RUN", "ü.en", "ü.de", "--output", "ö.txt"]),
+    ],
+    ids=str,
+)
+def test_a_process_of_a_poor_locale_reads_and_writes_utf8(poor_place, locale, args):
+    environment = os.environ | locale | {"PYTHONUTF8": "0", "PYTHONIOENCODING": ""}
+    done = subprocess.run(
+        [sys.executable, "-m", "clearhead", *("run" if word == "RUN" else word for word in args)],
+        env=environment,
+        cwd=poor_place,
+        capture_output=True,
+        check=False,
+    )
+    told = done.stderr.decode("utf-8")
+    assert done.returncode == 0, told
+    assert "Error" not in told
+    assert done.stdout.decode("utf-8").strip()
+    if args[0] == "look":
+        assert "ä" in done.stdout.decode("utf-8")
+
+
+@pytest.fixture(scope="module")
+def poor_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run, and files whose names are not ASCII."""
+    place = tmp_path_factory.mktemp("poor")
+    random_run(place / "run")
+    for side in ("en", "de"):
+        (place / f"ü.{side}").write_text("ein Mädchen → 🙂\nBrot\n", encoding="utf-8")
+    return place
