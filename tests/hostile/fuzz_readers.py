@@ -1,7 +1,7 @@
 """Has atheris (libFuzzer) change the bytes of files that a reader takes, and tells what broke it.
 
 It sees which branches of the reader each input takes, and goes on from those that take new ones.
-What it finds belongs into FOUND in readers.py.
+What it finds belongs into ODD in readers.py.
 """
 
 import sys

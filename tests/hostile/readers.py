@@ -1,4 +1,4 @@
-"""The readers of files that may come from anywhere: whole files to begin with, and bytes that broke one."""
+"""The readers of files that may come from anywhere: whole files to begin with, and bytes that are nearly files."""
 
 import struct
 import tempfile
@@ -95,8 +95,17 @@ READERS = {
     "table": (read_table, table_seeds),
     "model.bin": (read_ctranslate2, ctranslate2_seeds),
 }
-FOUND: list[tuple[str, bytes]] = []
-"""By reader, bytes that once broke it."""
+ODD: list[tuple[str, bytes]] = [
+    *((name, content) for name in READERS for content in (b"", b"\0", b"\xff" * 40, b"{" * 3_000)),
+    ("safetensors", b"\2\0\0\0\0\0\0\0{}"),
+    ("safetensors", b'\x0b\0\0\0\0\0\0\0{"a": NaN}'),
+    ("tokenizer", b'{"model": 1}'),
+    ("tokenizer", b"1" * 5_000),
+    ("table", b'\2{"source": "\\ud800", "target": 1e999}\n'),
+    ("table", b'\1a,"b\n'),
+    ("model.bin", b"\6\0\0\0\1\0\0\0\0\0\0\xff\xff\xff\xff"),
+]
+"""By reader, bytes that are near enough to a file to be read far; what atheris finds belongs here."""
 
 
 def tried(name: str, content: bytes) -> None:
