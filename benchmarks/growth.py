@@ -176,13 +176,10 @@ def with_length(config: ModelConfig, length: int, rounds: int) -> Row:
         (total / n_predictions).backward()
         model.zero_grad(set_to_none=True)
 
-    flat = laid_out(model.eval())
     options = DecodeConfig(beam=1, min_length=length, max_length=length, guard=False)
-    source = ids[0].tolist()
-    trained, decoded = (
-        least_seconds(step, rounds),
-        least_seconds(lambda: decode(flat, [source], options, scored=False), rounds),
-    )
+    trained, source = least_seconds(step, rounds), ids[0].tolist()
+    flat = laid_out(model.eval())
+    decoded = least_seconds(lambda: decode(flat, [source], options, scored=False), rounds)
     n_layers, d = config.n_encoder_layers + config.n_decoder_layers, config.d_model
     # Per token: the matrices (forwards and twice backwards), and attention over the length.
     matrices = n_layers * (4 * d * d + 2 * d * config.d_ff) + config.n_decoder_layers * 4 * d * d

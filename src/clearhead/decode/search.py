@@ -89,6 +89,10 @@ class Slot:
         if not self.done and len(self.finished) == self.n_best:
             self.done = self.ranking.best_case(best, self.length, limit) <= self.finished[-1].score
 
+    def texts(self) -> list[list[int]]:
+        """What each hypothesis has written."""
+        return [row.path()[0] for row in self.rows]
+
     def result(self) -> Result:
         """The best finished hypotheses; where there are too few, the best of the others follow."""
         others = [
@@ -158,26 +162,26 @@ class Slot:
 class UnscoredSlot(Slot):
     """A sentence in the batch with one hypothesis, of which only the tokens are wanted."""
 
+    def __init__(self, sentence: Sentence, root: TokenNode, request: Request) -> None:
+        super().__init__(sentence, root, request)
+        self.ids, self.parents = list(sentence.prefix), [0]
+
     def grow(self, picks: Sequence[Pick]) -> None:
         ((logit, _, token, _),) = picks
         if logit == -torch.inf:
             self.done = True
             return
-        self.length += 1
-        node = TokenNode(token, math.nan, self.rows[0], self.length)
-        self.rows, self.tokens, self.parents = [node], [token], [0]
+        self.ids.append(token)
+        self.tokens, self.length = [token], self.length + 1
         self.done = token == self.end or self.length >= self.sentence.limit
 
+    def texts(self) -> list[list[int]]:
+        return [self.ids]
+
     def result(self) -> Result:
-        ids = self.rows[0].path()[0]
         is_ended = self.tokens == [self.end]
-        output = Hypothesis(
-            ids=tuple(ids[:-1] if is_ended else ids),
-            score=math.nan,
-            log_probs=(),
-            finished=is_ended,
-        )
-        return self.sentence, [output]
+        ids = tuple(self.ids[:-1] if is_ended else self.ids)
+        return self.sentence, [Hypothesis(ids, math.nan, log_probs=(), finished=is_ended)]
 
 
 class Best:
@@ -315,7 +319,7 @@ class Search:
 
     def written(self) -> Int[Tensor, "N W T"]:
         """What each hypothesis has written, ending in one column; shorter texts are filled up."""
-        paths = [[row.path()[0] for row in slot.rows] for slot in self.slots]
+        paths = [slot.texts() for slot in self.slots]
         width, length = max(map(len, paths)), max(len(path) for rows in paths for path in rows)
         full = [
             [[NOTHING] * (length - len(path)) + path for path in rows + [[]] * (width - len(rows))]
@@ -324,9 +328,9 @@ class Search:
         texts = torch.tensor(full, dtype=torch.long, device=self.device)
         return texts.view(len(full), width, length)  # also where nothing is written yet
 
-    def take(self, leaves: Callable[[Slot], bool] = lambda slot: slot.done) -> list[Result]:
+    def take(self, leaves: Callable[[Slot], bool] | None = None) -> list[Result]:
         """The sentences that are done, or others, leave the batch; their outputs as they are."""
-        leaving = [leaves(slot) for slot in self.slots]
+        leaving = [slot.done if leaves is None else leaves(slot) for slot in self.slots]
         if not any(leaving):
             return []
         results = [slot.result() for slot, goes in zip(self.slots, leaving, strict=True) if goes]
