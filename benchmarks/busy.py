@@ -62,6 +62,7 @@ def training_speed(folder: Path, files: list[Path], seconds: int, threads: int) 
     steps = [each for each in map(json.loads, log) if each["kind"] == "step"]
     # The first quarter is for finding out.
     first, *rest = steps[len(steps) // 4 :]
+    assert rest, "--seconds is too short for two updates on this machine"
     return sum(each["tokens"] for each in rest) / (rest[-1]["seconds"] - first["seconds"])
 
 
