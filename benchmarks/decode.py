@@ -91,6 +91,8 @@ LATENCY = {
     "CTranslate2 fp32": Job("ct2", "", 1, threads=1, batch=1),
     "HF generate": Job("hf", "", 1, threads=1, batch=1),
     "CTranslate2 int8": Job("ct2", "", 1, threads=1, batch=1, precision="int8"),
+    "clearhead by CTranslate2 fp32": Job("backend", "", 1, threads=1, batch=1),
+    "clearhead by CTranslate2 int8": Job("backend", "", 1, threads=1, batch=1, precision="int8"),
 }
 RATIOS = [
     ("clearhead fp32", "CTranslate2 fp32"),
@@ -191,8 +193,19 @@ def decoded(
             list(best.ids)
             for best, *_ in decode(model, sources, options.but(guard=False), blocked=())
         ]
-    found = decode(model, sources, options, searching=searching, scored=False)
-    return [list(best.ids) for best, *_ in found]
+    n_each = 1 if job.batch == 1 else len(sources)  # a backend forms batches of its own
+    found = [
+        best
+        for start in range(0, len(sources), n_each)
+        for best, *_ in decode(
+            model,
+            sources[start : start + n_each],
+            options,
+            searching=searching,
+            scored=False,  # as CTranslate2 does, unless it is asked
+        )
+    ]
+    return [list(best.ids) for best in found]
 
 
 @cache
@@ -281,6 +294,8 @@ def table(
     better: Callable[..., float],
 ) -> None:
     """A row per engine, a column per case, and below them how clearhead's best compares with the peers' best."""
+    if not columns:
+        return
     rows = list(dict.fromkeys(name for column in columns.values() for name in column))
     print(f"\n| {title} | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 1)}")
     for row in rows:
@@ -379,8 +394,15 @@ def latency(measure: Measure, models: list[str], n_sentences: int, repeats: int)
     for model in models:
         for name, beam in (("greedy", 1), ("beam 4", 4)):
             jobs = {
-                engine: replace(job, model=model, beam=beam, n_sentences=n_sentences)
+                engine: replace(
+                    job,
+                    model=model,
+                    beam=beam,
+                    n_sentences=n_sentences,
+                    length=None if model == "run" else LENGTH,
+                )
                 for engine, job in LATENCY.items()
+                if job.engine != ("hf" if model == "run" else "backend")
             }
             found = interleaved(measure, jobs, repeats)
             columns[f"{model} {name}"] = {

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,29 @@ def test_the_outputs_are_those_of_our_own_search_in_the_order_given(beam, sorter
         if mine[0].ids == other[0].ids:
             assert other[0].log_probs == pytest.approx(mine[0].log_probs, abs=1e-4)
             assert other[0].score == pytest.approx(mine[0].score, abs=1e-4)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_outputs_that_nobody_scores_are_the_same(beam, sorter):
+    model, backend = sorter
+    sources = [[*row, END] for row in rows(2, 150, held_out=True)]
+    options, searching = DecodeConfig(beam=beam), WithBackend(backend)
+    whole = decode(model, sources, options, searching=searching)
+    bare = decode(model, sources, options, searching=searching, scored=False)
+    assert [each[0].ids for each in bare] == [each[0].ids for each in whole]
+    assert any(not each[0].log_probs for each in bare)
+    assert [each[0].notes for each in bare] == [each[0].notes for each in whole]
+
+
+def test_callers_share_the_processes_and_get_their_own_answers(translator, backend):
+    sources = random_sources(40, translator.model.config.vocab_size)
+    alone = [decode(translator.flat, [each], searching=WithBackend(backend)) for each in sources]
+    with ThreadPoolExecutor(8) as callers:
+        together = callers.map(
+            lambda each: decode(translator.flat, [each], searching=WithBackend(backend)), sources
+        )
+        for mine, others in zip(together, alone, strict=True):
+            assert mine[0][0].ids == others[0][0].ids
 
 
 def test_texts_come_back_in_order_with_their_splits_terms_and_notes(run, translator, backend):

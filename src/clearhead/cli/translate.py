@@ -84,7 +84,7 @@ def translate(
     with options.busy(f"loading {run}"):
         from clearhead.folder import RunFolder
         from clearhead.tasks import Translator
-        from clearhead.tasks.runs import in_workers
+        from clearhead.tasks.runs import in_threads, in_workers
         from clearhead.tasks.translation import read_glossary
 
         config = RunFolder.open(run).config()
@@ -136,13 +136,18 @@ def translate(
     shape = Shape(translator, **form)
     chunks = source_chunks(None if quiet else translator, text, input, errors)
     n_workers, chunks = shared_out(chunks, workers) if input else (1, chunks)
-    if n_workers > 1 and not (backend and backend.is_ready()):
-        found = in_workers(
-            runs, chunks, n_workers=n_workers, scored=shape.is_scored, **loading, **how
-        )
+    how["scored"] = shape.is_scored
+    if n_workers == 1:
+        found = translator.in_chunks(chunks, **how)
+    elif backend and backend.is_ready():
+        found = in_threads(translator, chunks, n_threads=2, **how)
     else:
-        found = translator.in_chunks(chunks, scored=shape.is_scored, **how)
-    write_lines(found, shape.lines, output, quiet=quiet)
+        found = in_workers(runs, chunks, n_workers=n_workers, **loading, **how)
+    try:
+        write_lines(found, shape.lines, output, quiet=quiet)
+    finally:
+        if backend:
+            backend.close()
 
 
 @dataclass(frozen=True)

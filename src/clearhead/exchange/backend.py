@@ -9,6 +9,7 @@ import json
 import queue
 import subprocess
 import sys
+import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -26,6 +27,8 @@ from clearhead.model import Model
 
 AT_ONCE = 64
 """Sentences of like length in one batch."""
+AHEAD = 2
+"""Batches that a process is given at a time, so that it never waits for the next."""
 SPARE = 1.4
 """Finished hypotheses to wait for, as a multiple of the beam's width."""
 Result = tuple[Sentence, list[Hypothesis]]
@@ -48,7 +51,10 @@ def lacks(options: DecodeConfig) -> list[str]:
 
 
 class Worker:
-    """A process that holds the model, and answers one question after the other."""
+    """A process that holds the model, and answers one question after the other.
+
+    Several threads may ask: while one reads its answer, the process is at the next question.
+    """
 
     def __init__(self, folder: Path, precision: str) -> None:
         program = Path(__file__).with_name("ct2_worker.py")
@@ -59,14 +65,24 @@ class Worker:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.asking, self.answering = threading.Lock(), threading.Condition()
+        self.n_asked = self.n_answered = 0
 
     def ask(self, verb: str, **asked: Any) -> Any:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
+        question = json.dumps({"verb": verb, **asked}) + "\n"
         try:
-            self.process.stdin.write(json.dumps({"verb": verb, **asked}) + "\n")
-            self.process.stdin.flush()
-            return json.loads(self.process.stdout.readline())
+            with self.asking:
+                self.process.stdin.write(question)
+                self.process.stdin.flush()
+                turn, self.n_asked = self.n_asked, self.n_asked + 1
+            with self.answering:  # answers come in the order of the questions
+                self.answering.wait_for(lambda: self.n_answered == turn)
+                answer = self.process.stdout.readline()
+                self.n_answered += 1
+                self.answering.notify_all()
+            return json.loads(answer)
         except (OSError, ValueError):
             raise ModelError(
                 f"A process of CTranslate2 ended: {self.last_words()}.",
@@ -100,6 +116,8 @@ class CTranslate2:
         assert isinstance(table, Tensor), "positions are a table, learned or not"
         self.n_positions = len(table)
         self.workers: list[Worker] = []
+        self.free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        self.starting = threading.Lock()
         weakref.finalize(self, end_all, self.workers)
 
     lacks = staticmethod(lacks)
@@ -113,10 +131,7 @@ class CTranslate2:
         yield from ((each, []) for each in sentences if not self.can_read(each, request))
         if not able:
             return
-        self.start()
-        free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-        for worker in self.workers:
-            free.put(worker)
+        free = self.started()
 
         def work(batch: Sequence[Sentence]) -> list[Result]:
             if request.should_stop():
@@ -127,7 +142,7 @@ class CTranslate2:
             finally:
                 free.put(worker)
 
-        with ThreadPoolExecutor(self.n_workers) as threads:
+        with ThreadPoolExecutor(AHEAD * self.n_workers) as threads:
             try:
                 waiting: list[Future[list[Result]]] = [
                     threads.submit(work, batch) for batch in self.batches(able)
@@ -153,9 +168,16 @@ class CTranslate2:
         ordered = sorted(sentences, key=lambda each: -len(each.source or each.prompt))
         return (ordered[start : start + n_each] for start in range(0, len(ordered), n_each))
 
-    def start(self) -> None:
-        while len(self.workers) < self.n_workers:
-            self.workers.append(Worker(self.folder, self.precision))
+    def started(self) -> "queue.SimpleQueue[Worker]":
+        """The processes that can take a batch: several callers share them."""
+        with self.starting:
+            if not self.workers:
+                self.free = queue.SimpleQueue()
+                for _ in range(self.n_workers):
+                    self.workers.append(Worker(self.folder, self.precision))
+                for worker in self.workers * AHEAD:
+                    self.free.put(worker)
+            return self.free
 
     def memory(self) -> float:
         """MB that the first process has needed at most; 0 where the system does not say."""
@@ -192,9 +214,10 @@ def answers(worker: Worker, request: Request, batch: Sequence[Sentence]) -> list
         n_hypotheses=1 if beam == 1 else round(SPARE * beam),
         limit=max(each.limit - each.n_prefix for each in batch),
         end=request.end,
+        scored=request.scored,
     )
     texts = [best_of(*pair, request) for pair in zip(batch, found, strict=True)]
-    if beam > 1 or not batch[0].source:
+    if request.scored and (beam > 1 or not batch[0].source):
         score_tokens(worker, sources, texts)
     return [
         (sentence, [hypothesis(sentence, *text, request) for text in some])
@@ -239,10 +262,10 @@ def hypothesis(
 ) -> Hypothesis:
     finished = ids[-1:] == [request.end]
     text = (*sentence.prefix, *ids)
-    own = tuple(log_probs[len(log_probs) - len(text) :])
+    own = tuple(log_probs[len(log_probs) - len(text) :] if request.scored else log_probs)
     return Hypothesis(
         ids=text[:-1] if finished else text,
-        score=Ranking(request.options).score(sum(own), max(1, len(own))),
-        log_probs=own,
+        score=Ranking(request.options).score(sum(own), max(1, len(text))),
+        log_probs=own if request.scored else (),
         finished=finished,
     )

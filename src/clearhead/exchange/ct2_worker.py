@@ -6,6 +6,7 @@ second. One thread computes; several such processes share the sentences.
 """
 
 import json
+import math
 import signal
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 Ids = list[int]
 Output = tuple[Ids, list[float]]
 """Tokens, the end token included where there is one; the log-probability of each, or their sum."""
+UNKNOWN = [math.nan]
+"""The score of an output that nobody asked to be scored."""
 
 
 class Decoder:
@@ -40,7 +43,8 @@ class Decoder:
 
     def decode(self, asked: dict[str, Any]) -> list[list[Output]]:
         """The finished hypotheses of each source, or where it is greedy the one that there is."""
-        if asked["beam"] == 1 and not self.writes_on:
+        is_greedy = asked["beam"] == 1 and not self.writes_on
+        if is_greedy and asked["scored"]:
             return self.greedy(asked)
         n = asked["n_hypotheses"]
         options = {
@@ -48,7 +52,7 @@ class Decoder:
             "patience": n / asked["beam"],
             "num_hypotheses": n,
             "length_penalty": 1,
-            "return_scores": True,
+            "return_scores": not is_greedy,
             "return_end_token": True,
             "end_token": [asked["end"]],
         }
@@ -62,7 +66,7 @@ class Decoder:
             found = self.engine.translate_batch(
                 self.tokens(asked["sources"]), **self.lengths(asked), **options
             )
-            outputs = [zip(each.hypotheses, each.scores, strict=True) for each in found]
+            outputs = [zip(each.hypotheses, each.scores or UNKNOWN, strict=True) for each in found]
         return [[(self.by_id(text), [mean * len(text)]) for text, mean in each] for each in outputs]
 
     def greedy(self, asked: dict[str, Any]) -> list[list[Output]]:

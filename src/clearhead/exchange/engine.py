@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from clearhead.decode import Backend, Request, Sentence
+from clearhead.decode import Request, Sentence
 from clearhead.disk import atomic_folder, discard
 from clearhead.errors import ClearheadError, ExchangeError
 from clearhead.exchange.backend import CTranslate2, Result, lacks
@@ -49,9 +49,9 @@ class WhereItPays:
 
     lacks = staticmethod(lacks)
 
-    def __init__(self, begin: Callable[[], Backend], tell: Callable[[str], None]) -> None:
+    def __init__(self, begin: Callable[[], CTranslate2], tell: Callable[[str], None]) -> None:
         self.begin, self.tell = begin, tell
-        self.backend: Backend | None = None
+        self.backend: CTranslate2 | None = None
         self.is_refused = False
 
     def decode(self, request: Request, sentences: Sequence[Sentence]) -> Iterator[Result]:
@@ -60,6 +60,10 @@ class WhereItPays:
             return
         assert self.backend is not None
         yield from self.backend.decode(request, sentences)
+
+    def close(self) -> None:
+        if self.backend is not None:
+            self.backend.close()
 
     def is_ready(self) -> bool:
         """Whether it has begun, now or before."""

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from random import Random
 
@@ -243,8 +243,9 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids; special tokens have none, and what is no UTF-8 becomes U+FFFD."""
-        stream = self.stream()
-        return "".join([*map(stream.push, ids), stream.end()])
+        spelled = b"".join([bytes_of(token, self.table) for token in ids])
+        text = spelled.decode(errors="replace")
+        return text.removeprefix(" ") if self.spaced else text
 
     def stream(self) -> Stream:
         """A decoder for one text whose ids arrive one by one."""
@@ -266,6 +267,7 @@ def bytes_of(token: int, table: Sequence[bytes]) -> bytes:
     return table[token]
 
 
+@lru_cache(maxsize=1 << 16)
 def visible(token: bytes) -> str:
     try:
         text = token.decode().replace(" ", "▁")
