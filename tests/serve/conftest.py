@@ -15,8 +15,10 @@ from typing import Any
 import httpx
 import pytest
 
+import clearhead
 from clearhead.serve.app import create_app
 from clearhead.serve.door import Door
+from clearhead.serve.models import no_backend
 from clearhead.serve.server import Server, listening_socket
 from clearhead.serve.settings import Limits, ServerSettings
 from tests.tasks.conftest import random_run
@@ -68,10 +70,12 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(*paths: Path, load: Any = None, **settings: Any) -> Iterator[Served]:
+def serving(
+    *paths: Path, load: Any = None, backend_for: Any = no_backend, **settings: Any
+) -> Iterator[Served]:
     told = ServerSettings(runs=paths, port=0, **settings)
     listening = listening_socket(told)
-    door = create_app(told, load) if load else create_app(told)
+    door = create_app(told, load or clearhead.load, backend_for)
     server = Server(door, told)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve_on(listening)), daemon=True)
     thread.start()

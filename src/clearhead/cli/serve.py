@@ -3,13 +3,19 @@
 import logging
 import os
 import sys
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from clearhead.cli import options
-from clearhead.errors import ConfigError
+from clearhead.errors import ClearheadError, ConfigError
+
+if TYPE_CHECKING:
+    from clearhead.decode import Backend
+    from clearhead.tasks import User
 
 
 def serve(
@@ -42,6 +48,10 @@ def serve(
         bool, typer.Option("--lazy", help="Load a model when it is first asked for.")
     ] = False,
     workers: Annotated[int, typer.Option(min=1, max=256, help="Processes.")] = 1,
+    engine: Annotated[
+        Literal["auto", "own", "ctranslate2"],
+        typer.Option(help="What translates; auto: CTranslate2 where it does the same."),
+    ] = "auto",
     quiet: options.Quiet = False,
 ) -> None:
     """Serve models: the page, LibreTranslate's and OpenAI's APIs, and clearhead's own.
@@ -78,4 +88,19 @@ def serve(
     url = f"http://{host}:{listening.getsockname()[1]}"
     options.tell(f"{', '.join(run.name for run in runs)}: {url}  (stop with Ctrl-C)")
     os.environ.pop("CLEARHEAD_API_KEY", None)
-    run_server(settings, listening)
+    run_server(settings, listening, partial(backend_for, engine=engine, n_servers=workers))
+
+
+def backend_for(path: Path, user: "User", *, engine: str, n_servers: int) -> "Backend | None":
+    """CTranslate2, if it is wanted, installed and certified; a processor is left for requests."""
+    if engine == "own" or (engine == "auto" and find_spec("ctranslate2") is None):
+        return None
+    from clearhead.exchange.engine import ctranslate2_for
+    from clearhead.machine import n_processors
+
+    n_workers = max(1, n_processors() // n_servers - 1)
+    try:
+        return ctranslate2_for(path, user.model, n_workers=n_workers)
+    except (ClearheadError, OSError) as error:
+        options.tell(f"{path.name}: decoding with our own engine: {error}")
+        return None

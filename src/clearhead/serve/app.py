@@ -20,7 +20,7 @@ from clearhead.look.html import PAGE
 from clearhead.serve import libretranslate, openai, own, tei
 from clearhead.serve.door import Door
 from clearhead.serve.meter import Gate, Meter
-from clearhead.serve.models import Load, Shelf
+from clearhead.serve.models import BackendFor, Load, Shelf, no_backend
 from clearhead.serve.settings import ServerSettings
 from clearhead.serve.work import Work, told
 from clearhead.tasks import load
@@ -92,9 +92,11 @@ async def refuse(request: Request, error: Exception) -> Response:
     return Response(body, status, headers)
 
 
-def create_app(settings: ServerSettings, load: Load = load) -> Door:
+def create_app(
+    settings: ServerSettings, load: Load = load, backend_for: BackendFor = no_backend
+) -> Door:
     """The whole application behind its door; `load` opens a run folder, and may be another's."""
-    shelf = Shelf(settings.runs, load, settings.memory, settings.limits.seconds)
+    shelf = Shelf(settings.runs, load, settings.memory, settings.limits.seconds, backend_for)
     work = Work(settings, shelf, Gate(), Meter())
     app = FastAPI(
         title="clearhead",

@@ -167,7 +167,9 @@ def translations(
     ]
     beam = max(translator.config.decode.beam, n + 1)
     found = iter(
-        translator.translate(wanted, protect=kept, glossary=glossary, beam=beam, n_best=n + 1)
+        translator.translate(
+            wanted, protect=kept, glossary=glossary, beam=beam, n_best=n + 1, scored=False
+        )
     )
     joined: list[list[str]] = []
     for each in parts:

@@ -4,20 +4,29 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from clearhead.config import Config
+from clearhead.decode import Backend, Searching, WithBackend
 from clearhead.errors import ClearheadError, ConfigError, RequestError, shown
 from clearhead.folder import RunFolder
 from clearhead.folder.run import WEIGHTS
-from clearhead.serve.pool import Pool, Ticket, Together
+from clearhead.serve.pool import Handed, Handing, Pool, Ticket, Together
 from clearhead.tasks import Chatbot, Classifier, Encoder, Filler, Translator, User, Writer, load
 from clearhead.tasks.runs import user_of
 from clearhead.text.languages import languages_in
 
 Load = Callable[[Path], User]
+BackendFor = Callable[[Path, User], Backend | None]
+"""Finds another decoder for a run, if there is a good one."""
+
+
+def no_backend(_path: Path, _user: User) -> None:
+    """Our own engine decodes all."""
+
+
 ABILITIES: dict[str, tuple[type[User], ...]] = {
     "translate": (Translator,),
     "chat": (Chatbot,),
@@ -34,10 +43,15 @@ COPIES = 2.2
 class ServedRun:
     """A run folder, and its model while it is loaded."""
 
-    def __init__(self, path: Path, name: str, load: Load) -> None:
+    def __init__(
+        self, path: Path, name: str, load: Load, backend_for: BackendFor = no_backend
+    ) -> None:
         self.folder, self.name, self.load = RunFolder.open(path), name, load
+        self.backend_for = backend_for
         self.user: User | None = None
         self.pool: Pool | None = None
+        self.backend: Backend | None = None
+        self.backend_pool: Pool | None = None
         self.classify: Together[str, Any] | None = None
         self.embed: Together[str, Any] | None = None
         self.n_using, self.used_at = 0, 0.0
@@ -72,6 +86,10 @@ class ServedRun:
         """Load the model; requests that come meanwhile wait."""
         self.user = self.load(self.folder.path)
         self.pool = Pool(self.name)
+        if isinstance(self.user, Translator):  # others are streamed, token by token
+            self.backend = self.backend_for(self.folder.path, self.user)
+        if self.backend:
+            self.backend_pool = Pool(self.name, partial(Handed, self.backend))
         if isinstance(self.user, Classifier):
             self.classify = Together(self.user.classify)
         if Encoder.suits(self.user.config):
@@ -79,10 +97,18 @@ class ServedRun:
             self.embed = Together(lambda texts: list(encoder.embed(texts)))
 
     def put_away(self) -> None:
-        """Free the memory of the model."""
-        if self.pool:
-            self.pool.close()
+        """Free the memory of the model; a backend ends with its last caller."""
+        for pool in (self.pool, self.backend_pool):
+            if pool:
+                pool.close()
         self.user = self.pool = self.classify = self.embed = None
+        self.backend = self.backend_pool = None
+
+    def searching(self, ticket: Ticket) -> Searching:
+        """Who decodes for the holder of a ticket."""
+        if self.backend is None or self.backend_pool is None:
+            return ticket
+        return WithBackend(Handing(self.backend_pool, self.backend, ticket), own=ticket)
 
     def cannot(self, ability: str) -> str:
         """Why it cannot do this; empty if it can."""
@@ -106,7 +132,12 @@ class Shelf:
     """All served runs by name; the least recently used are put away when memory is short."""
 
     def __init__(
-        self, paths: Sequence[Path], load: Load = load, memory: int = 0, seconds: float = 60.0
+        self,
+        paths: Sequence[Path],
+        load: Load = load,
+        memory: int = 0,
+        seconds: float = 60.0,
+        backend_for: BackendFor = no_backend,
     ) -> None:
         names = [Path(path).resolve().name for path in paths]
         if twice := {name for name in names if names.count(name) > 1}:
@@ -115,7 +146,8 @@ class Shelf:
             )
         self.memory, self.seconds, self.lock = memory, seconds, threading.RLock()
         self.runs = {
-            name: ServedRun(Path(path), name, load) for name, path in zip(names, paths, strict=True)
+            name: ServedRun(Path(path), name, load, backend_for)
+            for name, path in zip(names, paths, strict=True)
         }
         for run in self.runs.values():
             if memory and run.bytes > memory:
@@ -160,11 +192,12 @@ class Shelf:
                     raise RequestError(str(error), error.advice, 503, "unloadable") from error
             run.n_using, run.used_at = run.n_using + 1, time.monotonic()
             user, pool = run.user, run.pool
+            assert pool is not None, "it was loaded"
+            ticket = Ticket(pool, self.seconds)
+            searching = run.searching(ticket)
         assert user is not None, "it was loaded"
-        assert pool is not None, "it was loaded"
-        ticket = Ticket(pool, self.seconds)
         try:
-            yield user.by(ticket), ticket
+            yield user.by(searching), ticket
         finally:
             ticket.leave()
             with self.lock:

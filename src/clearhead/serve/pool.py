@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from queue import SimpleQueue
@@ -18,8 +19,9 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from clearhead.decode import Best, Hypothesis, Ranking, Request, Search, Sentence
-from clearhead.errors import RequestError
+from clearhead.config import DecodeConfig
+from clearhead.decode import Backend, Best, Hypothesis, Ranking, Request, Search, Sentence
+from clearhead.errors import ClearheadError, RequestError
 
 Result = tuple[Sentence, list[Hypothesis]]
 T = TypeVar("T")
@@ -99,9 +101,13 @@ class Ticket:
     def results(
         self, request: Request, sentences: Sequence[Sentence], way: Best
     ) -> Iterator[Result]:
+        return self.pooled(self.pool, replace(request, watch=self.watch), sentences, way)
+
+    def pooled(
+        self, pool: "Pool", request: Request, sentences: Sequence[Sentence], way: Best
+    ) -> Iterator[Result]:
         inbox: SimpleQueue[Any] = SimpleQueue()
-        watched = replace(request, watch=self.watch)
-        self.pool.add([Job(self, watched, replace(each), way, inbox) for each in sentences])
+        pool.add([Job(self, request, replace(each), way, inbox) for each in sentences])
         for _ in sentences:
             yield received(inbox)
 
@@ -127,6 +133,23 @@ class Ticket:
             return best
         finally:
             job.left = True
+
+
+@dataclass(frozen=True)
+class Handing:
+    """The backend of a pool, as one caller of many sees it; what is watched is left to our own."""
+
+    pool: "Pool"
+    backend: Backend
+    ticket: Ticket
+
+    def lacks(self, options: DecodeConfig) -> list[str]:
+        return self.backend.lacks(options)
+
+    def decode(self, request: Request, sentences: Sequence[Sentence]) -> Iterator[Result]:
+        if self.ticket.watch is not None:
+            return ((sentence, []) for sentence in sentences)
+        return self.ticket.pooled(self.pool, request, sentences, Best(request))
 
 
 def received(inbox: "SimpleQueue[Any]") -> Any:
@@ -182,10 +205,37 @@ class Group:
         return True
 
 
-class Pool:
-    """One thread that decodes for all callers of a model."""
+class Handed(Group):
+    """Jobs that a backend decodes at once; meanwhile those of the next turn gather."""
 
-    def __init__(self, name: str = "") -> None:
+    def __init__(self, backend: Backend) -> None:
+        super().__init__()
+        self.backend = backend
+
+    def begin(self, jobs: Sequence[Job]) -> None:
+        self.jobs |= {id(job.sentence): job for job in jobs}
+        left = list(jobs)
+        while left:
+            asked = left[0].request
+            same = [job for job in left if is_alike(job.request, asked)]
+            left = [job for job in left if not is_alike(job.request, asked)]
+            with suppress(ClearheadError):  # its process has ended: our own search goes on
+                for sentence, outputs in self.backend.decode(asked, [job.sentence for job in same]):
+                    self.jobs.pop(id(sentence)).inbox.put((sentence, outputs))
+        for job in self.jobs.values():
+            job.inbox.put((job.sentence, []))
+        self.jobs.clear()
+
+
+def is_alike(one: Request, other: Request) -> bool:
+    return one.options == other.options and one.scored == other.scored
+
+
+class Pool:
+    """One thread that decodes for all callers of a model, or has a backend do it."""
+
+    def __init__(self, name: str = "", group: Callable[[], Group] = Group) -> None:
+        self.new_group = group
         self.waiting: deque[Job] = deque()
         self.groups: dict[tuple[Any, ...], Group] = {}
         self.changed, self.closed = threading.Condition(), False
@@ -219,7 +269,7 @@ class Pool:
                     return
                 new = self.admitted()
             for kind, jobs in by_kind(new).items():
-                group = self.groups.setdefault(kind, Group())
+                group = self.groups.setdefault(kind, self.new_group())
                 self.guarded(kind, partial(group.begin, jobs))
             for kind, group in list(self.groups.items()):
                 self.n_steps += 1

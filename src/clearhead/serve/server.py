@@ -16,7 +16,7 @@ from clearhead.errors import ConfigError
 from clearhead.machine import keep_freed_memory, n_processors
 from clearhead.serve.app import create_app
 from clearhead.serve.door import Door
-from clearhead.serve.models import Load
+from clearhead.serve.models import BackendFor, Load, no_backend
 from clearhead.serve.settings import ServerSettings
 from clearhead.tasks import load
 
@@ -88,10 +88,15 @@ def listening_socket(settings: ServerSettings) -> socket.socket:
     return found
 
 
-def run_worker(settings: ServerSettings, listening: socket.socket, load: Load = load) -> None:
+def run_worker(
+    settings: ServerSettings,
+    listening: socket.socket,
+    backend_for: BackendFor = no_backend,
+    load: Load = load,
+) -> None:
     """Serve on a socket until told to stop."""
     keep_freed_memory()
-    door = create_app(settings, load)
+    door = create_app(settings, load, backend_for)
     runs = door.work.shelf.runs.values()
     is_large = any(run.n_parameters > LARGE for run in runs)
     torch.set_num_threads(max(1, n_processors() // settings.workers) if is_large else 1)
@@ -100,17 +105,21 @@ def run_worker(settings: ServerSettings, listening: socket.socket, load: Load = 
     asyncio.run(Server(door, settings).serve_on(listening))
 
 
-def run_server(settings: ServerSettings, listening: socket.socket) -> None:
+def run_server(
+    settings: ServerSettings, listening: socket.socket, backend_for: BackendFor = no_backend
+) -> None:
     """Serve until told to stop, in this process or in several that share the address."""
-    (run_worker if settings.workers == 1 else run_workers)(settings, listening)
+    (run_worker if settings.workers == 1 else run_workers)(settings, listening, backend_for)
 
 
-def run_workers(settings: ServerSettings, listening: socket.socket) -> None:
+def run_workers(
+    settings: ServerSettings, listening: socket.socket, backend_for: BackendFor
+) -> None:
     """Processes that accept from one socket; signals go on to all, and one that dies comes back."""
     spawn = multiprocessing.get_context("spawn")
 
     def begun() -> SpawnProcess:
-        worker = spawn.Process(target=run_worker, args=(settings, listening))
+        worker = spawn.Process(target=run_worker, args=(settings, listening, backend_for))
         worker.start()
         return worker
 

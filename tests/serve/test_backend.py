@@ -1,0 +1,78 @@
+"""The server decodes with CTranslate2 what that can express: the same answers, alone and in a crowd."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+pytest.importorskip("ctranslate2")
+
+from clearhead import Translator
+from clearhead.cli.serve import backend_for
+from tests.exchange.sharp import sharp_run
+from tests.serve.conftest import serving
+
+TEXTS = ["the cat sees the dog .", "we eat bread", "ein Hund", "12 cats !", "they drink water ?"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return sharp_run(tmp_path_factory.mktemp("served") / "en-de")
+
+
+@pytest.fixture(scope="module")
+def served(run):
+    def found(path, user):
+        return backend_for(path, user, engine="auto", n_servers=1)
+
+    with serving(run, backend_for=found) as server:
+        yield server
+
+
+def backend_of(served):
+    return served.work.shelf.runs["en-de"].backend
+
+
+@pytest.mark.parametrize("how", [{}, {"beam": 1}, {"beam": 4, "n_best": 2}], ids=str)
+def test_answers_are_those_of_our_own_engine_alone_and_in_a_crowd(how, run, served):
+    expected = Translator.load(run).translate(TEXTS, **how)
+    alone = [served.post("/api/translate", text=text, **how).json() for text in TEXTS]
+    with ThreadPoolExecutor(10) as clients:
+        crowd = list(
+            clients.map(
+                lambda text: served.post("/api/translate", text=text, **how).json(), TEXTS * 4
+            )
+        )
+    assert backend_of(served).workers, "CTranslate2 was asked"
+    assert [each["text"] for each in alone] == [each.text for each in expected]
+    assert [each["text"] for each in crowd] == [each["text"] for each in alone] * 4
+    for one, other in zip(crowd, alone * 4, strict=True):
+        log_probs = [[token["log_prob"] for token in each["tokens"]] for each in (one, other)]
+        assert log_probs[0] == pytest.approx(log_probs[1], abs=1e-5)
+
+
+def test_what_it_cannot_express_and_what_is_streamed_is_ours(run, served):
+    translator, (worker, *_) = Translator.load(run), backend_of(served).workers
+    n_asked = worker.n_asked
+    drawn = {"temperature": 0.9, "seed": 3, "beam": 1}
+    found = served.post("/api/translate", text=TEXTS[0], **drawn).json()
+    assert found["text"] == translator.translate(TEXTS[0], **drawn).text
+    events = served.post("/api/translate", text=TEXTS[0], stream=True).text
+    pieces = [json.loads(line[6:]) for line in events.splitlines() if line.startswith("data: ")]
+    assert pieces[-1]["text"] == translator.translate(TEXTS[0]).text
+    assert worker.n_asked == n_asked
+
+
+def test_a_client_of_libretranslate_gets_the_same_text(run, served):
+    body = {"q": TEXTS, "source": "en", "target": "de"}
+    found = served.post("/translate", **body).json()["translatedText"]
+    alone = [served.post("/translate", **{**body, "q": text}).json() for text in TEXTS]
+    assert found == [each["translatedText"] for each in alone]
+
+
+def test_a_process_that_dies_is_replaced_and_nobody_notices(served):
+    before = served.post("/api/translate", text=TEXTS[0]).json()
+    backend_of(served).workers[0].process.kill()
+    again = [served.post("/api/translate", text=TEXTS[0]) for _ in range(2)]
+    assert [each.json()["text"] for each in again] == [before["text"]] * 2
+    assert backend_of(served).workers, "a new one has begun"
