@@ -1,6 +1,7 @@
 """The server on this machine: what it adds to the engine, what 32 clients get, and whether memory stays flat.
 
     script/bench serve --run RUN [--input FILE] [--sentences 200] [--clients 32] [--requests 10000]
+        [--engine own]
 
 RUN is a translator; FILE holds sentences, one a line (else those of Multi30k's test set). Engine and server are timed
 in turn, sentence by sentence, so that a busy machine slows both; processor time tells what a busy machine hides. Prints
@@ -30,9 +31,10 @@ SENTENCES = ROOT.parent / "shared" / "data" / "multi30k" / "test2016.en.gz"
 
 
 @contextmanager
-def server(run: str) -> Iterator[tuple[int, int]]:
+def server(run: str, engine: str) -> Iterator[tuple[int, int]]:
     """A server process: its port and its id."""
-    command = [sys.executable, "-m", "clearhead", "serve", run, "--port", "0", "--quiet"]
+    command = [sys.executable, "-m", "clearhead", "serve", run, "--port=0", "--quiet"]
+    command.append(f"--engine={engine}")
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None, "it is a pipe"
@@ -98,16 +100,23 @@ async def throughput(port: int, sentences: list[str], n_clients: int) -> float:
     return len(sentences) / (time.perf_counter() - begun)
 
 
+def family(pid: int) -> list[int]:
+    """A process and those that it has started."""
+    children = Path(f"/proc/{pid}/task").glob("*/children")
+    return [pid, *(int(child) for file in children for child in file.read_text().split())]
+
+
 def resident(pid: int) -> float:
-    """Megabytes of memory that a process has."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    """Megabytes of memory that a process and its children have."""
+    pages = sum(int(Path(f"/proc/{each}/statm").read_text().split()[1]) for each in family(pid))
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def processor_seconds(pid: int) -> float:
-    """Processor time that a process has used, in itself and in the kernel."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Processor time that a process and its children have used, in themselves and in the kernel."""
+    rows = [Path(f"/proc/{each}/stat").read_text().rpartition(") ")[2] for each in family(pid)]
+    ticks = sum(int(field) for row in rows for field in row.split()[11:13])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -116,6 +125,7 @@ def main() -> None:
     )
     parser.add_argument("--run", required=True, help="a translator")
     parser.add_argument("--input", type=Path, default=SENTENCES)
+    parser.add_argument("--engine", default="auto", help="of the server: auto, own or ctranslate2")
     parser.add_argument("--sentences", type=int, default=200)
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--requests", type=int, default=10_000, help="over which memory is watched")
@@ -130,7 +140,7 @@ def main() -> None:
         f"{platform.processor() or platform.machine()}, {n_processors()} processors, load {os.getloadavg()[0]:.1f}\n"
     )
     print("| what | value |\n|---|---|")
-    with server(asked.run) as (port, pid):
+    with server(asked.run, asked.engine) as (port, pid):
         alone, served = asyncio.run(latencies(port, translator, few))
         added = statistics.median(s - a for s, a in zip(served, alone, strict=True))
         print(f"| engine alone, p50 | {1e3 * statistics.median(alone):.1f} ms |")

@@ -12,7 +12,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
@@ -142,17 +142,19 @@ class CTranslate2:
             finally:
                 free.put(worker)
 
-        with ThreadPoolExecutor(AHEAD * self.n_workers) as threads:
-            try:
-                waiting: list[Future[list[Result]]] = [
-                    threads.submit(work, batch) for batch in self.batches(able)
-                ]
-                for done in as_completed(waiting):
-                    yield from done.result()
-            except BaseException:  # Ctrl-C, a caller that wants no more, a worker that died
-                threads.shutdown(wait=False, cancel_futures=True)
-                self.close()
-                raise
+        batches = list(self.batches(able))
+        threads = ThreadPoolExecutor(AHEAD * self.n_workers)
+        try:
+            if len(batches) == 1:
+                yield from work(batches[0])
+            waiting = [threads.submit(work, batch) for batch in batches if len(batches) > 1]
+            for done in as_completed(waiting):
+                yield from done.result()
+        except BaseException:  # Ctrl-C, a caller that wants no more, a worker that died
+            self.close()
+            raise
+        finally:
+            threads.shutdown(cancel_futures=True)
 
     def can_read(self, sentence: Sentence, request: Request) -> bool:
         """Whether it can be told as it is: an end after the source, no prefix, positions enough."""

@@ -58,7 +58,8 @@ class ServedRun:
 
     @property
     def config(self) -> Config:
-        return self.folder.config()
+        """Its settings: those of the model in memory, else of the folder."""
+        return user.config if (user := self.user) else self.folder.config()
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -112,7 +113,7 @@ class ServedRun:
 
     def cannot(self, ability: str) -> str:
         """Why it cannot do this; empty if it can."""
-        if not self.folder.has_weights():
+        if self.user is None and not self.folder.has_weights():
             return "Its training has not ended."
         kind = self.kind
         if kind is None:

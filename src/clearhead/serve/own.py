@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from clearhead import __version__
@@ -451,7 +451,7 @@ def routes(work: Work) -> APIRouter:
         return {"version": __version__, "runs": found, "limits": limits}
 
     @api.post("/translate", response_model=None, responses=STREAMED)
-    async def translate(asked: TranslateRequest, request: Request) -> Response | dict[str, Any]:
+    async def translate(asked: TranslateRequest, request: Request) -> Response:
         """Translate a text, or each of several."""
         run = shelf.named(asked.run, "translate")
         if asked.stream:
@@ -459,7 +459,8 @@ def routes(work: Work) -> APIRouter:
                 raise RequestError("A stream has one text.", "Give a string, or leave out stream.")
             return work.stream(run, stream_translation(asked))
         found = await work.answer(request, run, lambda user, _: translated(user, asked))
-        return found[0] if isinstance(asked.text, str) else {"results": found}
+        # as it is: FastAPI would look at each value once more
+        return JSONResponse(found[0] if isinstance(asked.text, str) else {"results": found})
 
     @api.post("/chat", response_model=None, responses=STREAMED)
     async def chat(asked: ChatRequest, request: Request) -> Response | dict[str, Any]:
