@@ -472,6 +472,27 @@ def files(folder: Path, measure: Measure, model: str, texts: list[str], n_lines:
     print(f"\nPeak memory of base, {len(texts):,} lines, beam 5: {memory:.2f} GB", flush=True)
 
 
+def backend_files(folder: Path, measure: Measure, texts: list[str], n_lines: int) -> None:
+    """`clearhead translate --engine ctranslate2` on a long file, text to text and from a cold start, beside CTranslate2
+    alone on the tokens of its sentences.
+    """
+    lines = "".join(f"{texts[i % len(texts)]}\n" for i in range(n_lines))
+    (folder / "lines.txt").write_text(lines)
+    print(
+        f"\n| run greedy, {n_lines:,} lines | lines/s | CTranslate2 alone | ratio |\n|---|---|---|---|"
+    )
+    for precision, options in (("float32", []), ("int8", ["--int8"])):
+        job = Job("ct2", "run", 1, workers=2, threads=1, precision=precision, batch=64)
+        job = replace(job, n_sentences=len(texts), length=None)
+        command = [sys.executable, "-m", "clearhead", "translate", folder / "run", "--beam=1"]
+        command += ["--engine=ctranslate2", "--input", folder / "lines.txt", *options]
+        alone = interleaved(measure, {precision: job}, 2)[precision]
+        seconds, _ = timed([*command, "--output", folder / "out.txt"])
+        alone += interleaved(measure, {precision: job}, 2)[precision]
+        ours, theirs = n_lines / seconds, len(texts) / statistics.median(alone)
+        print(f"| {precision} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.2f} |", flush=True)
+
+
 def rounding(run: str, texts: list[str]) -> None:
     """What 8 bits cost a trained run."""
     references = (
@@ -536,6 +557,8 @@ def main() -> None:
                 start_up(folder, options.repeats)
             if "files" in wanted:
                 files(folder, measure, "small", texts, options.lines)
+            if "files" in wanted and trained:
+                backend_files(folder, measure, texts, options.lines)
 
 
 if __name__ == "__main__":
