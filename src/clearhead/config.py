@@ -163,7 +163,7 @@ class ModelConfig(Settings):
     """An encoder without a head, which gives vectors and predicts nothing (a sentence encoder)."""
     unit_vectors: Shape[bool] = True
     """Vectors of whole texts are scaled to the length 1."""
-    dropout: Own[Share] = 0.1
+    dropout: Annotated[Own[Share], chosen_by("how often the data will be seen")] = 0.1
     """Share of each sub-layer's output, and of the embeddings, that is zeroed in training."""
     attention_dropout: Own[Share] = 0.0
     """Share of the attention pattern that is zeroed in training; the paper has none."""
@@ -509,6 +509,8 @@ class TrainConfig(Settings):
     before is kept longer."""
     ema: Share = 0.0
     """Weight of the past in a moving average of the weights; 0: none is kept."""
+    fit_decoding: Annotated[bool, chosen_by("the number of steps")] = False
+    """At the end, choose decode.length_penalty by the BLEU of validation examples."""
     average_last: Annotated[int, Field(ge=0, le=100)] = 0
     """Checkpoints averaged at the end, as in the paper (5 or 20); 0: none."""
     validate_every: Free[Length | None] = None

@@ -18,7 +18,17 @@ SPEEDS = {128: 20_000.0, 256: 6_000.0, 512: 900.0}
 """Tokens per second by width, as a machine with two cores has them."""
 BUDGETS = ["", "10s", "10m", "3h", "20d", "400 steps", "5 epochs"]
 SIZES = {path for path in FIELDS if mark(*path.split(".")) is Mark.SIZE}
-BY_THE_PLAN = SIZES | {"data.batch_tokens", "train.max_steps", "train.budget"}
+BY_THE_STEPS = {"train.max_steps", "train.fit_decoding", "model.dropout"}
+BY_THE_PLAN = SIZES | BY_THE_STEPS | {"data.batch_tokens", "train.budget"}
+FOLLOWS = {
+    "train.max_steps": BY_THE_STEPS,
+    "train.accumulate": BY_THE_STEPS,
+    "data.batch_tokens": BY_THE_STEPS,
+    "decode.length_penalty": {"train.fit_decoding"},
+    "decode.penalty": {"train.fit_decoding"},
+    "decode.temperature": {"train.fit_decoding"},
+}
+"""What the plan chooses by the number of steps, or leaves to who has chosen."""
 RULED = {"train.start", "train.new_vectors"}
 """They bring settings of another run."""
 PATHS = sorted(FIELDS.keys() - RULED - {"train.budget"})
@@ -84,8 +94,7 @@ def test_no_setting_changes_another_one(task, pairs, setting, budget):
     path, value = setting
     without = resolved(task, as_given(pairs), budget)
     changed = differences(without, resolved(task, as_given([*pairs, (path, value)]), budget))
-    follows = {"train.max_steps"} if path in ("train.accumulate", "data.batch_tokens") else set()
-    assert changed <= {path} | (BY_THE_PLAN if path in SIZES else follows)
+    assert changed <= {path} | (BY_THE_PLAN if path in SIZES else FOLLOWS.get(path, set()))
 
 
 @given(tasks, settings, budgets)

@@ -13,9 +13,11 @@ from clearhead import Translator
 from clearhead.config import Config, TokenizerConfig
 from clearhead.errors import ClearheadError, ConfigError, FolderError, TextError
 from clearhead.folder import RunFolder
-from clearhead.tasks.translation import read_glossary, required_terms
+from clearhead.metrics import bleu
+from clearhead.tasks.translation import LENGTH_PENALTIES, read_glossary, required_terms
 from clearhead.text import Tokenizer
 from tasks.conftest import random_run
+from tasks.small import small_config, trained
 
 WORDS = st.sampled_from(
     ["the cat sees the dog .", "bread", "", "   ", "\u2028", "12", "🙂 عربى", "a\tb", "</s>"]
@@ -167,4 +169,25 @@ def test_another_seed_is_another_translator(tmp_path: Path, translator: Translat
     other = Translator.load(random_run(tmp_path / "other", seed=1))
     assert str(other.translate("the cat sees the dog .")) != str(
         translator.translate("the cat sees the dog .")
+    )
+
+
+def test_the_length_penalty_of_a_run_is_the_one_that_does_best_on_its_validation_pairs(
+    tmp_path: Path,
+) -> None:
+    words = ["one", "two", "three", "four", "five", "six"]
+    lines = [" ".join(words[n % 5 : n % 5 + 1 + n % 2] * (1 + n % 3)) for n in range(60)]
+    file, held = tmp_path / "pairs.tsv", tmp_path / "held.tsv"
+    for path, some in ((file, lines), (held, lines[:20])):
+        path.write_text("".join(f"{line}\t{line.upper()}\n" for line in some))
+    given = small_config(file, 60, train__fit_decoding="true", train__learning_rate=0.02)
+    given["data"]["validation_files"] = [str(held)]
+    trained("translation", given, tmp_path / "run")
+    translator = Translator.load(tmp_path / "run")
+    found = {}
+    for alpha in LENGTH_PENALTIES:
+        said = translator.translate(lines[:20], length_penalty=alpha)
+        found[alpha] = bleu([str(each) for each in said], [line.upper() for line in lines[:20]])
+    assert found[translator.config.decode.length_penalty].value == max(
+        each.value for each in found.values()
     )

@@ -118,7 +118,11 @@ def test_processes_and_accumulated_batches_share_the_passes():
 
 
 def test_what_is_decided_stands():
-    given = {"model": {"d_model": 64}, "data": {"batch_tokens": 512}, "train": {"max_steps": 7}}
+    given = {
+        "model": {"d_model": 64, "dropout": 0.1},
+        "data": {"batch_tokens": 512},
+        "train": {"max_steps": 7},
+    }
     made = plan_for("1h", given=given)
     assert made.config == Config(**layered(given, {"train": {"budget": "1h"}}))
     assert made.steps == 7
@@ -130,6 +134,30 @@ def test_a_batch_of_the_default_size_that_is_decided_is_not_chosen_again():
     decided = plan_for("5 epochs", n_tokens=100_000, given={"data": {"batch_tokens": 4_096}})
     assert chosen.config.data.batch_tokens == 1_024
     assert decided.config.data.batch_tokens == Config().data.batch_tokens == 4_096
+
+
+@given(st.floats(0.5, 500), st.floats(0.5, 500))
+def test_data_that_is_seen_more_often_is_made_harder_to_learn_by_heart(fewer, more):
+    fewer, more = sorted((fewer, more))
+    one, other = (plan_for(f"{passes:.3f} epochs").config for passes in (fewer, more))
+    assert one.model.dropout <= other.model.dropout
+
+
+def test_what_is_decided_is_not_regularised_nor_are_weights_of_another_run():
+    assert plan_for("100 epochs").config.model.dropout == 0.3
+    for fixed in ({"model": {"dropout": 0.1}}, {"train": {"start": "../other"}}):
+        assert plan_for("100 epochs", given=fixed).config.model.dropout == 0.1
+
+
+@pytest.mark.parametrize(("given", "fits"), [
+    ({}, True),
+    ({"decode": {"length_penalty": 0.6}}, False),
+    ({"train": {"fit_decoding": False}}, False),
+    ({"task": "writing"}, False),
+])  # fmt: skip
+def test_the_length_penalty_is_fitted_where_nobody_gave_one(given, fits):
+    assert plan_for("5000 steps", given=given).config.train.fit_decoding is fits
+    assert not plan_for("50 steps", given=given).config.train.fit_decoding
 
 
 def test_a_plan_for_a_time_fills_it():

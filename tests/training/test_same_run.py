@@ -33,6 +33,7 @@ def losses_of(task: str, place: Path) -> list[str]:
     more = [
         "train.max_steps=100",
         "train.validate_every=50",
+        f"model.dropout={0.3 if task == 'classification' else 0.1}",
         "model.norm=post",
         "model.init=xavier",
     ]

@@ -42,6 +42,8 @@ from clearhead.training.update import Objective, Outcome, Ranks, distribute, not
 
 VALIDATIONS = 12
 """Validations in a run, when nothing else is asked."""
+FITTING = 25
+"""Validations that take as long as to choose how to decode: some beams, each on more examples."""
 MOST_PIECES = 64
 """Pieces a batch is cut into at most before a shortage of memory counts as an error."""
 
@@ -344,7 +346,10 @@ class Run:
         config = self.job.config
         n_validations = (self.state.course.total - self.step) // self.job.validate_every
         n_candidates = 2 + (config.ema > 0) + (config.average_last > 0)
-        return self.watch.validation * (n_validations + n_candidates * self.job.judge.effort)
+        n_fitting = FITTING if config.fit_decoding else 0
+        return self.watch.validation * (
+            n_validations + n_candidates * self.job.judge.effort + n_fitting
+        )
 
     def choose_weights(self) -> Chosen:
         """Load the weights that do best on all validation examples."""

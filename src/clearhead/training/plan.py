@@ -30,6 +30,8 @@ UPDATES = 2_000
 MOST_UPDATES = 1_000_000
 """As many as `train.max_steps` may be; a time that holds more is filled by corrections on the
 way."""
+DROPOUT = ((60.0, 0.3), (12.0, 0.2))
+"""From how many passes over the data on, which dropout: docs/LOG.md has the runs behind it."""
 BATCH_TOKENS = (1_024, 2_048, 4_096, 8_192)
 PROBE_SECONDS, PROBE_SHARE = 4.0, 0.02
 """How long a size is tried out, at most, and of the time there is."""
@@ -116,11 +118,31 @@ def planned(
         or budget.steps
         or min(MOST_UPDATES, max(1, round(total / n_tokens * per_pass)))
     )
-    reasons.append(
-        f"{steps:,} steps: {steps / per_pass:.1f} epochs of {n_tokens:,} predictions each"
-    )
     seconds = None if config.train.max_steps else budget.seconds
-    return Plan(config.but(train=config.train.but(max_steps=steps)), steps, seconds, tuple(reasons))
+    config, why = regularised(config, decided, steps / per_pass)
+    passes = f"{steps / per_pass:.1f} epochs of {n_tokens:,} predictions each"
+    fits = config.train.fit_decoding or may_fit(config, decided, steps)
+    config = config.but(train=config.train.but(max_steps=steps, fit_decoding=fits))
+    return Plan(config, steps, seconds, (*reasons, *why, f"{steps:,} steps: {passes}"))
+
+
+def may_fit(config: Config, decided: Given, steps: int) -> bool:
+    """Whether the length penalty is left to validation, and the run long enough to pay for it."""
+    is_open = not {"length_penalty", "penalty", "temperature"} & decided.get("decode", {}).keys()
+    is_open &= "fit_decoding" not in decided.get("train", {})
+    return config.task == "translation" and is_open and steps >= UPDATES / 2
+
+
+def regularised(config: Config, decided: Given, passes: float) -> tuple[Config, list[str]]:
+    """What keeps a model from learning by heart what it sees again and again, and the reason.
+
+    Weights that begin with another run's have seen more than this data, and are left alone.
+    """
+    dropout = next((share for least, share in DROPOUT if passes >= least), None)
+    if dropout is None or config.train.start or "dropout" in decided.get("model", {}):
+        return config, []
+    reason = f"model.dropout = {dropout}: the data will be seen {passes:.0f} times"
+    return config.but(model=config.model.but(dropout=dropout)), [reason]
 
 
 def sized(
