@@ -159,6 +159,13 @@ class ModelConfig(Settings):
     of all."""
     pooled: Shape[Literal["tanh", "relu"]] = "tanh"
     """The classifier's non-linearity: as in BERT, or as in DistilBERT."""
+    n_grams: Annotated[
+        Own[Annotated[int, Field(ge=0, le=10_000_000)]], chosen_by("the training texts")
+    ] = 0
+    """Tokens, pairs of tokens and runs of characters that a linear model scores beside the
+    encoder, at most; training writes how many it found. 0: the encoder alone."""
+    ngram_weight: Own[Annotated[float, Field(ge=0, le=1_000)]] = 8.0
+    """What the scores of n-grams are multiplied by before they are added to the encoder's."""
     vectors: Own[bool] = False
     """An encoder without a head, which gives vectors and predicts nothing (a sentence encoder)."""
     unit_vectors: Shape[bool] = True

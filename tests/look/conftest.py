@@ -18,6 +18,9 @@ def build():
         with torch.no_grad():
             for weight in model.parameters():
                 weight += 0.1 * torch.randn_like(weight)
+            for name in ("rarity", "weight", "bias") if model.config.n_grams else ():
+                model.ngrams.get_buffer(name)[:9].normal_().abs_()
+                model.ngrams.pieces.random_(10)
         return model
 
     return make

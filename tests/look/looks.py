@@ -30,6 +30,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         "pooled": "relu",
         "bias": False,
     },
+    "classifies beside n-grams": {"family": "encoder", "n_classes": 3, "n_grams": 9},
     "Marian's": {"positions": "halves", "activation": "silu", "logit_bias": True},
     "writes": {"family": "decoder", "norm": "pre", "scale_embeddings": False, "activation": "silu"},
 }

@@ -11,7 +11,7 @@ from clearhead.errors import ModelError
 
 KINDS = ["q", "k", "v", "scores", "scaled", "masked", "pattern", "z", "concat", "out", "add", "norm", "pre", "hidden",
          "tokens", "positions", "embedded", "resid_pre", "resid_mid", "resid_post", "logits", "probs", "types",
-         "classes"]  # fmt: skip
+         "classes", "ngrams"]  # fmt: skip
 RECURRENT_KINDS = ["input", "forget", "candidate", "output", "cell", "state", "reset", "update", "start", "tokens",
                    "q", "k", "v", "scores", "scaled", "masked", "pattern", "z", "out", "logits", "probs",
                    "classes"]  # fmt: skip

@@ -60,6 +60,7 @@ def names(shape):
     embedding = [*EMBEDDING[:2], "types", EMBEDDING[2]] if "n_token_types" in shape else EMBEDDING
     if family == "encoder":
         last = ["classes"] if "n_classes" in shape else ["logits"]
+        last = ["ngrams", *last] if "n_grams" in shape else last
         return stack("encoder", "self", norm=norm, last=last, embedding=embedding)
     if family == "decoder":
         return stack("decoder", "self", norm=norm, last=["logits"])
@@ -73,6 +74,7 @@ SHAPES = {
     "encoder-decoder, pre-norm": {"norm": "pre"},
     "encoder": {"family": "encoder", "n_token_types": 2},
     "encoder with classifier": {"family": "encoder", "n_classes": 3},
+    "encoder with classifier and n-grams": {"family": "encoder", "n_classes": 3, "n_grams": 5},
     "decoder": {"family": "decoder", "norm": "pre"},
 }
 RECURRENT = {

@@ -450,7 +450,7 @@ def nearest(model: ModelConfig) -> str:
 def check_fits(folder: RunFolder, model: ModelConfig, kind: str) -> None:
     """Refuse a model that the layout cannot express, naming each setting."""
     layout = LAYOUTS[kind]
-    settings = layout.fixed | (layout.classes if model.n_classes else {})
+    settings = layout.fixed | {"n_grams": 0} | (layout.classes if model.n_classes else {})
     others = [
         f"model.{name} = {getattr(model, name)} (there: {only})"
         for name, only in settings.items()

@@ -244,7 +244,23 @@ class Cell:
         x = double(head.activation(head.dense(pooled)))
         name = f"{config.pooled} of the {head.pooling} vector through a layer"
         weights = "weights of the class", double(head.out.weight)[self.row]
-        return self.dot((name, x), weights, head.out.bias, self.row)
+        lines = self.dot((name, x), weights, head.out.bias, self.row)
+        if not config.n_grams:
+            return lines
+        beside = float(self.look.seen["encoder.ngrams"][self.row])
+        return [*lines, ("score of the n-grams", beside), ("sum", lines[-1][1] + beside)]
+
+    def ngrams(self) -> Lines:
+        """A class's score by a linear model: the values of the text's n-grams and their weights."""
+        ngrams, factor = self.look.model.ngrams, self.look.model.config.ngram_weight
+        source = torch.tensor([[token.id for token in self.look.source]], device=ngrams.bias.device)
+        columns, values = (each[0] for each in ngrams.features(source, None))
+        known = values > 0
+        weights = "weights of the class", double(ngrams.weight[columns[known], self.row])
+        lines = self.dot(
+            ("values of the n-grams", double(values[known])), weights, ngrams.bias, self.row
+        )
+        return [*lines, (f"× model.ngram_weight = {factor}", lines[-1][1] * factor)]
 
 
 RULES: dict[str, Callable[[Cell], Lines]] = {
@@ -279,6 +295,7 @@ RULES: dict[str, Callable[[Cell], Lines]] = {
         *softmax(double(cell.look.logits)[cell.row], cell.col),
     ],
     "classes": Cell.classes,
+    "ngrams": Cell.ngrams,
 }
 """How each tensor's numbers are made, by the last part of its path."""
 

@@ -21,6 +21,7 @@ from clearhead.model import masks
 from clearhead.model.block import ACTIVATIONS, norm
 from clearhead.model.dropout import Dropout
 from clearhead.model.init import initialise
+from clearhead.model.ngrams import NGrams
 from clearhead.model.tap import SILENT, Tap
 
 
@@ -38,6 +39,8 @@ class Model(nn.Module, ABC):
         self.make_stacks(config)
         if config.n_classes:
             self.classifier = ClassifierHead(config)
+            if config.n_grams:
+                self.ngrams = NGrams(config)
         elif not config.vectors:
             self.head = TokenHead(config, transform=not config.writes)
         initialise(self, config)
@@ -86,11 +89,14 @@ class Model(nn.Module, ABC):
         memory = None if source is None else self.encode(source, mask, tap=tap)
         if target is not None:
             return self.logits(self.decode(target, memory, mask, tap=tap), tap)
-        assert memory is not None, "a source, a target or both"
+        assert source is not None, "a source, a target or both"
+        assert memory is not None, "made of the source"
         if self.config.vectors:
             return memory
         return (
-            self.classify(memory, mask, tap) if self.config.n_classes else self.logits(memory, tap)
+            self.classify(memory, mask, tap, source=source, real=real)
+            if self.config.n_classes
+            else self.logits(memory, tap)
         )
 
     def logits(self, x: Float[Tensor, "B T D"], tap: Tap = SILENT) -> Float[Tensor, "B T V"]:
@@ -103,9 +109,20 @@ class Model(nn.Module, ABC):
         memory: Float[Tensor, "B S D"],
         mask: Bool[Tensor, "B 1 1 S"] | None = None,
         tap: Tap = SILENT,
+        *,
+        source: Int[Tensor, "B S"],
+        real: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B C"]:
-        """A score for every class."""
-        return tap.into("encoder")("classes", self.classifier(memory, mask))
+        """A score for every class.
+
+        Training leaves out those of the n-grams, as dropout would: they fit what they were fitted
+        to, and would leave the encoder nothing to learn.
+        """
+        tap, classes = tap.into("encoder"), self.classifier(memory, mask)
+        if self.config.n_grams and not self.training:
+            wide = tap("ngrams", self.config.ngram_weight * self.ngrams(source, real))
+            classes = classes + wide
+        return tap("classes", classes)
 
     def source_vectors(self, source: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
         """The vectors of the source's tokens, from a table of its own where it has one."""

@@ -20,6 +20,7 @@ from clearhead.look import Look
 from clearhead.model import Model
 from clearhead.tasks.baseline import linear_scores
 from clearhead.tasks.looking import Asked, look_at_reading
+from clearhead.tasks.ngrams import MOST_WEIGHTS, fit_ngrams, known_ngrams
 from clearhead.tasks.task import N_SAMPLES, Task, Tokenizers, User, by_length
 from clearhead.training import Judge, Loss, Samples, label_loss, mean_loss, worded
 
@@ -231,6 +232,18 @@ class ClassificationTask(Task):
         return ByLength(
             store, label_batch, self.config.data.batch_tokens, seed=self.config.train.seed
         )
+
+    def sized(self, store: Store) -> Config:
+        model, tokenizer = self.config.model, self.tokenizers[0]
+        most = min(model.n_grams, MOST_WEIGHTS // model.n_classes)
+        found = most and len(known_ngrams(tokenizer, self.batches(store), most)[0])
+        return self.config.but(model=model.but(n_grams=found))
+
+    def begin(self, model: Model, store: Store) -> str:
+        if not self.config.model.n_grams:
+            return ""
+        fit_ngrams(model.ngrams, self.tokenizers[0], self.batches(store))
+        return f"A linear model of {self.config.model.n_grams:,} n-grams stands beside the encoder."
 
     @property
     def loss(self) -> Loss:

@@ -200,6 +200,8 @@ def go_on(
         inherited = inherit(model, base, made.tokenizers)
         plan = plan.model_copy(update={"inherited": inherited})
         yield Note(0, in_words(inherited))
+    if not is_begun and (fitted := made.begin(model, store)):
+        yield Note(0, fitted)
     batches = made.batches(store)
     refuse_endless_updates(config.train, len(batches))
     with stop_on_signals() as stop:
@@ -243,6 +245,7 @@ def create(
     refuse_impossible(task, config)
     made = task(config, tokenizers)
     store = corpus.store(made)
+    config = made.sized(store)
     refuse_endless_updates(config.train, len(made.batches(store)))
     corpus.progress("measuring this machine", 0, None)
 

@@ -223,12 +223,13 @@ def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
     }[model.family]
     kind = f"{model.architecture}, {model.family}" if model.recurs else model.family
     heads = "1 head" if model.recurs else f"{model.n_heads} heads"
+    beside = f", and beside it a linear model of {model.n_grams:,} n-grams" if model.n_grams else ""
     held_out = f"- {data.validation_share:.0%} of the examples, held out"
     lines = [
         f"# {folder.path.name}",
         "",
         f"A {config.task} model made with clearhead {__version__}: {kind}, "
-        f"{layers} layers, width {model.d_model}, {heads}, {model.vocab_size:,} tokens.",
+        f"{layers} layers, width {model.d_model}, {heads}, {model.vocab_size:,} tokens{beside}.",
         "",
         "## Trained on",
         *(f"- {described_file(folder.path / file)}" for file in data.files),

@@ -40,9 +40,9 @@ DEFAULTS: dict[str, Given] = {
         "decode": {"beam": 1, "temperature": 0.6, "top_p": 0.9, "max_length": 60, "guard": False},
     },
     "classification": {
-        "model": {"n_encoder_layers": 2, "dropout": 0.3},
-        "tokenizer": {"method": "words"},
-        "data": {"batch_tokens": 1_024, "validation_share": 0.1},
+        "model": {"n_encoder_layers": 2, "dropout": 0.3, "n_grams": 100_000},
+        "tokenizer": {"method": "wordpiece", "vocab_size": 4_000},
+        "data": {"batch_tokens": 512, "validation_share": 0.1},
         "train": {"optimizer": "adamw", "learning_rate": 1e-3, "word_dropout": 0.1},
     },
     "pretraining": {
@@ -58,8 +58,12 @@ DEFAULTS: dict[str, Given] = {
 }
 """Where a task does better with other settings than those of `config.py`."""
 
-FINE_TUNING: Given = {"train": {"learning_rate": 1e-3, "muon_learning_rate": 0.005}}
-"""Smaller steps, whatever the task, for weights that another run has learned."""
+FINE_TUNING: Given = {
+    "model": {"n_grams": 0},
+    "train": {"learning_rate": 1e-3, "muon_learning_rate": 0.005},
+}
+"""Whatever the task, for weights that another run has learned: smaller steps, and the encoder
+alone, whose layout other programs know."""
 
 
 def decide(task: str, given: Given, inherited: Given | None = None) -> Given:
@@ -124,6 +128,14 @@ class Task(ABC):
 
     @abstractmethod
     def batches(self, store: Store) -> Batches[Any]: ...
+
+    def sized(self, store: Store) -> Config:  # noqa: ARG002
+        """The settings with the sizes that only the encoded examples tell."""
+        return self.config
+
+    def begin(self, model: Model, store: Store) -> str:  # noqa: ARG002
+        """Fit what of a new model is known without training; what was done, in a sentence."""
+        return ""
 
     @property
     def loss(self) -> Loss:
