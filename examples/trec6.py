@@ -6,4 +6,4 @@ Data: classification/trec6.{train,val}.tsv.gz. Other seeds: --into runs/trec6-1 
 from labels import classified
 from recipe import Recipe
 
-classified(Recipe(__doc__, "trec6", budget=""), "trec6", "data.batch_tokens=512")
+classified(Recipe(__doc__, "trec6", budget=""), "trec6")
