@@ -143,8 +143,10 @@ def test_a_task_has_its_own_settings_and_gives_way_to_a_persons(task):
 
 
 def test_fine_tuning_takes_smaller_steps_and_the_shape_of_the_other_run_unless_one_is_given():
-    theirs = {"model": {"d_model": 64, "norm": "post"}, "tokenizer": {"method": "unigram"}}
+    cut = {"method": "unigram", "vocab_size": None}
+    theirs = {"model": {"d_model": 64, "norm": "post"}, "tokenizer": cut}
     decided = decide("classification", {"model": {"norm": "pre"}}, theirs)
-    assert decided["model"] == {"n_encoder_layers": 2, "dropout": 0.3, "d_model": 64, "norm": "pre"}
-    assert decided["tokenizer"] == {"method": "unigram"}
+    own = {"n_encoder_layers": 2, "dropout": 0.3, "n_grams": 0}
+    assert decided["model"] == own | {"d_model": 64, "norm": "pre"}
+    assert decided["tokenizer"] == cut
     assert decided["train"]["muon_learning_rate"] == 0.005
