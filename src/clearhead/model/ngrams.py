@@ -57,7 +57,9 @@ class NGrams(nn.Module):
         """The column of every n-gram of each text, and its value; each text has the length 1."""
         real = torch.ones_like(source, dtype=torch.bool) if real is None else real
         none = len(self.pairs)
-        pieces = self.pieces[source].long().masked_fill(~real[:, :, None], none)  # (B, S, P)
+        # a file may hold any number: no column is outside the table
+        pieces = self.pieces[source].long().clamp(0, none)  # (B, S, P)
+        pieces = pieces.masked_fill(~real[:, :, None], none)
         columns = torch.cat([pieces.flatten(1), self.pair_columns(source, real)], dim=1)
         values = self.rarity[columns]
         return columns, F.normalize(values, dim=1)
