@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,10 @@ ROOMS_OF_TENSORS = [f"clearhead.{room}" for room in ("model", "data", "decode", 
 # Before any of these rooms is imported: every shape on a signature is checked whenever a test calls the function.
 sys.path.insert(0, str(TESTS))
 jaxtyping.install_import_hook(ROOMS_OF_TENSORS, "checked_shapes.beartyped")
+
+# A shell that starts the tests in the background lets them ignore these, and so would the programs that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 torch.set_num_threads(1)  # the tests' tensors are too small to share
 

@@ -24,7 +24,7 @@ from hostile.cases import CASES, Case
 
 CODES = {0, 1, 2, 3, 4, 5, 129, 130, 143}
 SIGN_OF_LIFE = re.compile(
-    r"step \d|http|epoch|reading|tokenising|learning tokens|measuring|baseline|…"
+    r"step \d|http|epoch|reading|tokenising|learning tokens|measuring|baseline|\w …$", re.MULTILINE
 )
 
 

@@ -27,7 +27,7 @@ CPU_SECONDS, WALL_SECONDS = 10, 25
 """A case that computes for longer, or does not end, hangs."""
 SPARE_MEMORY = 3 * 2**29
 """Address space that a case may take beyond what the parent has."""
-LASTING_SECONDS, GRACE = 1.5, 60.0
+LASTING_SECONDS, GRACE = 1.5, 30.0
 """When a case that may last, a training say, is asked to stop, and how long it may take over that."""
 TOLD = 4_000
 

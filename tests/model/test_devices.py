@@ -43,7 +43,7 @@ def test_every_tensor_of_a_training_step_is_on_the_models_device(build, ids, fam
 
 
 class Makers(ast.NodeVisitor):
-    """The calls that make a tensor and do not say where; parameters are moved with their model."""
+    """The calls that make a tensor and do not say where; parameters and buffers move with their model."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -57,7 +57,7 @@ class Makers(ast.NodeVisitor):
         is_maker = called.removeprefix("torch.") in FACTORIES and called.startswith("torch.")
         if is_maker and all(keyword.arg != "device" for keyword in node.keywords):
             self.found.append(ast.unparse(node))
-        if called != "nn.Parameter":
+        if called not in ("nn.Parameter", "self.register_buffer"):
             self.generic_visit(node)
 
 

@@ -93,7 +93,7 @@ def top(
 def best_tokens(scores: Float[Tensor, "N 1 V"]) -> Int[Tensor, "N 1"]:
     """The token with the best score (argmax); numpy finds it several times faster than torch."""
     if scores.device.type == "cpu" and scores.dtype == torch.float32:
-        return torch.from_numpy(scores.numpy().argmax(axis=-1))
+        return torch.from_numpy(scores.detach().numpy().argmax(axis=-1))
     return scores.argmax(dim=-1)
 
 

@@ -374,6 +374,7 @@ def certify(
             "decode",
             sources=[[order.ids[token] for token in ids] for ids in rows],
             beam=1,
+            scored=True,
             limit=min(max(map(len, rows)) + 1 + GREEDY.max_extra, reach),
             end=there.ids[END],
         )
