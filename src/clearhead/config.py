@@ -162,8 +162,8 @@ class ModelConfig(Settings):
     n_grams: Annotated[
         Own[Annotated[int, Field(ge=0, le=10_000_000)]], chosen_by("the training texts")
     ] = 0
-    """Tokens, pairs of tokens and runs of characters that a linear model scores beside the
-    encoder, at most; training writes how many it found. 0: the encoder alone."""
+    """Tokens, pairs of tokens and runs of characters that a linear model scores beside the encoder
+    of a classifier: as many as training found."""
     ngram_weight: Own[Annotated[float, Field(ge=0, le=1_000)]] = 8.0
     """What the scores of n-grams are multiplied by before they are added to the encoder's."""
     vectors: Own[bool] = False
@@ -354,6 +354,9 @@ class DataConfig(Settings):
     """Examples with more tokens than this on a side are left out of training, and counted."""
     window: Length = 256
     """Tokens per row when running text is packed into full windows."""
+    max_n_grams: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    """N-grams that a classifier scores beside its encoder, at most, the most frequent ones; 0: the
+    encoder alone."""
     mask_share: Annotated[float, Field(gt=0, lt=1)] = 0.15
     """Share of the tokens that pre-training hides and asks for (masked and denoise)."""
     validation_share: Share = 0.02

@@ -146,7 +146,8 @@ def test_fine_tuning_takes_smaller_steps_and_the_shape_of_the_other_run_unless_o
     cut = {"method": "unigram", "vocab_size": None}
     theirs = {"model": {"d_model": 64, "norm": "post"}, "tokenizer": cut}
     decided = decide("classification", {"model": {"norm": "pre"}}, theirs)
-    own = {"n_encoder_layers": 2, "dropout": 0.3, "n_grams": 0}
+    own = {"n_encoder_layers": 2, "dropout": 0.3}
     assert decided["model"] == own | {"d_model": 64, "norm": "pre"}
     assert decided["tokenizer"] == cut
+    assert decided["data"]["max_n_grams"] == 0
     assert decided["train"]["muon_learning_rate"] == 0.005

@@ -85,9 +85,18 @@ def test_the_card_and_the_settings_tell_how_many_there_are(run):
     assert f"a linear model of {n_grams:,} n-grams" in (run / "card.md").read_text()
 
 
+def test_there_are_no_more_of_them_than_a_person_allows(place):
+    few = small_config(place / "table.tsv", 2, data__max_n_grams=7)
+    for _ in ("begun", "resumed"):
+        trained("classification", few, place / "few")
+    assert RunFolder(place / "few").config().model.n_grams == 7
+
+
 def test_they_can_be_left_out_and_a_run_from_another_has_none(place, run):
     config = small_config(place / "table.tsv", 1)
-    trained("classification", small_config(place / "table.tsv", 1, model__n_grams=0), place / "off")
+    trained(
+        "classification", small_config(place / "table.tsv", 1, data__max_n_grams=0), place / "off"
+    )
     trained("classification", config | {"tokenizer": {}, "train": config["train"] | {"start": "../run"}},
             place / "from")  # fmt: skip
     for name in ("off", "from"):

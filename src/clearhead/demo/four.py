@@ -209,7 +209,10 @@ class ClassificationShow(Show):
     task = "classification"
     suffixes = ("tsv",)
     settings: ClassVar[Given] = {
+        # the encoder alone, on words: what is shown is how it learns
         "model": {"n_encoder_layers": 2, "dropout": 0.0},
+        "tokenizer": {"method": "words", "vocab_size": None},
+        "data": {"batch_tokens": 1_024, "max_n_grams": 0},
         "train": {
             "max_steps": 450,
             "validate_every": 75,

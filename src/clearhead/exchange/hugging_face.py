@@ -173,7 +173,7 @@ def config_of(source: Source, lexicon: Lexicon) -> Config:
         more["decode"] = {"beam": given.get("num_beams", 4), "penalty": "average"}
     method = lexicon.tokenizers[1].vocabulary.method
     shared = lexicon.tokenizers[0] is lexicon.tokenizers[1]
-    more |= {"model": {**model, "n_grams": 0}, "tokenizer": {"method": method, "shared": shared}}
+    more |= {"model": model, "tokenizer": {"method": method, "shared": shared}}
     return Config(**decide(task, more))
 
 

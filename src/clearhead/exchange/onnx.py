@@ -60,7 +60,7 @@ def write_onnx(run: Path, into: Path) -> Certificate:
     if config.n_grams:
         raise ExchangeError(
             f"ONNX graphs are not written for model.n_grams = {config.n_grams}.",
-            "Train it without the linear model beside the encoder: --set model.n_grams=0",
+            "Train it without the linear model beside the encoder: --set data.max_n_grams=0",
         )
     weights = {**model.state_dict(), **dict(model.named_buffers())}
     with atomic_folder(into) as place:

@@ -235,7 +235,7 @@ class ClassificationTask(Task):
 
     def sized(self, store: Store) -> Config:
         model, tokenizer = self.config.model, self.tokenizers[0]
-        most = min(model.n_grams, MOST_WEIGHTS // model.n_classes)
+        most = min(self.config.data.max_n_grams, MOST_WEIGHTS // model.n_classes)
         found = most and len(known_ngrams(tokenizer, self.batches(store), most)[0])
         return self.config.but(model=model.but(n_grams=found))
 

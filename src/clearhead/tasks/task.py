@@ -40,9 +40,9 @@ DEFAULTS: dict[str, Given] = {
         "decode": {"beam": 1, "temperature": 0.6, "top_p": 0.9, "max_length": 60, "guard": False},
     },
     "classification": {
-        "model": {"n_encoder_layers": 2, "dropout": 0.3, "n_grams": 100_000},
+        "model": {"n_encoder_layers": 2, "dropout": 0.3},
         "tokenizer": {"method": "wordpiece", "vocab_size": 4_000},
-        "data": {"batch_tokens": 512, "validation_share": 0.1},
+        "data": {"batch_tokens": 512, "validation_share": 0.1, "max_n_grams": 100_000},
         "train": {"optimizer": "adamw", "learning_rate": 1e-3, "word_dropout": 0.1},
     },
     "pretraining": {
@@ -59,7 +59,7 @@ DEFAULTS: dict[str, Given] = {
 """Where a task does better with other settings than those of `config.py`."""
 
 FINE_TUNING: Given = {
-    "model": {"n_grams": 0},
+    "data": {"max_n_grams": 0},
     "train": {"learning_rate": 1e-3, "muon_learning_rate": 0.005},
 }
 """Whatever the task, for weights that another run has learned: smaller steps, and the encoder
