@@ -311,6 +311,13 @@ def test_joined_vectors_are_those_of_one_process(run, corpus, tmp_path, capsysbi
         assert b"was begun with" in capsysbinary.readouterr().err
 
 
+@pytest.mark.parametrize("other", ["/dev/zero", "missing.txt"])
+def test_what_shards_compare_with_is_a_file(run, corpus, tmp_path, other, capsys):
+    embed = ["embed", run, "--input", str(corpus), "--into", str(tmp_path / "parts")]
+    assert main([*embed, "--beside", other]) != 0
+    assert other in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("shard", ["0/3", "4/3", "3", "a/b", "1/0", "-1/3", "1/9999999"])
 def test_a_shard_that_cannot_be_is_refused(run, corpus, tmp_path, shard, capsys):
     into = ["--into", str(tmp_path / "parts"), "--shard", shard]

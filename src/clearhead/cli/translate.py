@@ -373,9 +373,7 @@ def embed(
     """
     load = EmbedLines(run, checkpoint, beside=beside, among=among, n_best=n_best, errors=errors)
     if into:
-        from clearhead.disk import sha256_of
-
-        others = {"beside": beside and sha256_of(beside), "among": among and sha256_of(among)}
+        others = {"beside": beside and digest_of(beside), "among": among and digest_of(among)}
         corpus = shards.Corpus(
             into=into,
             shard=shard,
@@ -434,6 +432,15 @@ class EmbedLines:
             return [f"{score:.4f}" for score in encoder.likeness(lines, pairs).tolist()]
 
         return answer
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file, which every shard reads anew: a pipe or a device will not do."""
+    from clearhead.disk import sha256_of
+
+    if not path.is_file():
+        raise DataError(f"{path} is not a file that can be read again.", "Save it to one.")
+    return sha256_of(path)
 
 
 def lines_of(path: Path | None, errors: Literal["strict", "replace"]) -> list[str]:
