@@ -450,7 +450,8 @@ def streams(draw: st.DrawFn) -> dict[str, Any]:
 
 def case(args: list[str], run: str, *, edits: Any = (), stdin: bytes = b"", **streams: Any) -> Case:
     used = {run, *(name for name in ALL_RUNS if any(f"runs/{name}" in arg for arg in args))}
-    is_long = any(each.partition("=")[0] in LONG for each in args)
+    # an experiment takes minutes, and with -q it does not say that it lives
+    is_long = args[0] == "lab" or any(each.partition("=")[0] in LONG for each in args)
     return {
         "args": args,
         "runs": sorted(used),
