@@ -303,7 +303,7 @@ class WritingTask(Task):
 
         def sampled(model: Model) -> Samples:
             writer = Writer(model, self.tokenizers, self.config)
-            found = writer.write(opening, max_length=SAMPLE_TOKENS)
+            found = writer.write(opening, max_length=SAMPLE_TOKENS, n_best=1)
             return ((found.prompt, found.text),)
 
         n_bytes = sum(len(line.encode()) + 1 for line in examples)
