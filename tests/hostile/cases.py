@@ -47,6 +47,8 @@ def one_of(hint: Any) -> Any:
 COMMANDS = {
     " ".join(names): command for names, command in verbs(typer.main.get_command(app)).items()
 }
+UNTRIED = {"help", "on"}
+"""Options that say nothing here: where Ray is installed, it takes longer to start than a case may last."""
 LASTING = {"train", "pretrain", "demo", "serve", "lab"}
 """Verbs that may last as long as they say how they are doing."""
 SIGNALS = [int(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
@@ -211,7 +213,7 @@ def settings(draw: st.DrawFn, section: str = "") -> str:
 def options(draw: st.DrawFn, verb: str, most: int = 3) -> list[str]:
     """Options that a verb has, with odd values."""
     offered = [
-        p for p in COMMANDS[verb].params if p.param_type_name == "option" and p.name != "help"
+        p for p in COMMANDS[verb].params if p.param_type_name == "option" and p.name not in UNTRIED
     ]
     found: list[str] = []
     for option in draw(st.lists(st.sampled_from(offered), max_size=most)) if offered else []:

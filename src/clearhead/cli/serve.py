@@ -42,7 +42,10 @@ def serve(
         typer.Option(metavar="ORIGINS", help="Pages of other hosts that may ask (CORS)."),
     ] = None,
     memory: Annotated[
-        float, typer.Option(metavar="GB", min=0, help="For models; 0: as much as they need.")
+        float,
+        typer.Option(
+            metavar="GB", min=0, max=1_000_000, help="For models; 0: as much as they need."
+        ),
     ] = 0.0,
     lazy: Annotated[
         bool, typer.Option("--lazy", help="Load a model when it is first asked for.")
