@@ -24,6 +24,17 @@ with torch.autocast("cpu", torch.bfloat16):
 TRIAL_SECONDS = 120.0
 
 
+def told_by_torchrun(name: str, default: int) -> int:
+    """A number that torchrun leaves in the environment of each process that it starts."""
+    value = os.environ.get(name, str(default))
+    if not (value.isascii() and value.isdecimal() and len(value) < 10):
+        raise ConfigError(
+            f"The environment says {name} = {shown(value)}, which is no number of a process.",
+            f"Start processes that train together with torchrun; else unset {name}.",
+        )
+    return int(value)
+
+
 def n_processors() -> int:
     """Processors that this process may use."""
     is_told = hasattr(os, "sched_getaffinity")  # which macOS does not have
@@ -60,7 +71,7 @@ def device_for(name: str) -> torch.device:
     cuda = ["cuda", *(f"cuda:{number}" for number in range(n_cuda))] if n_cuda else []
     there = [*cuda, *(["mps"] if torch.backends.mps.is_available() else []), "cpu"]
     if name == "auto" and n_cuda:
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        return torch.device("cuda", told_by_torchrun("LOCAL_RANK", 0))
     if name not in ("auto", *there):
         raise ConfigError(
             f"train.device = {shown(name)} is not on this machine.",

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.config import TrainConfig
-from clearhead.training import Ranks, next_token_loss
+from clearhead.errors import ConfigError
+from clearhead.training import Ranks, joined_ranks, next_token_loss
 from clearhead.training.update import Objective, microbatches, update
 from training.tiny import gradients, pair_batch, tiny_model
 
@@ -115,3 +116,16 @@ def test_a_stop_is_asked_for_after_the_work_so_that_a_late_signal_counts():
     )
     assert asked == ["loss", "stop"]
     assert outcome.stop
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [({"WORLD_SIZE": "²"}, "WORLD_SIZE"), ({"WORLD_SIZE": "3"}, "MASTER_ADDR"),
+     ({"WORLD_SIZE": "3", "RANK": "first"}, "RANK")],
+)  # fmt: skip
+def test_an_environment_that_no_torchrun_made_is_told_in_one_sentence(monkeypatch, told, found):
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=found) as caught, joined_ranks(torch.device("cpu")):
+        pass
+    assert "torchrun" in caught.value.advice

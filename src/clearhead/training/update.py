@@ -21,13 +21,15 @@ from torch.nn.parallel import DistributedDataParallel
 
 from clearhead.config import TrainConfig
 from clearhead.data.batches import Batch
-from clearhead.errors import NotFiniteError
-from clearhead.machine import is_bf16
+from clearhead.errors import ConfigError, NotFiniteError
+from clearhead.machine import is_bf16, told_by_torchrun
 from clearhead.model import Model
 from clearhead.model.block import Block
 from clearhead.model.tap import Trace
 from clearhead.training.loss import Loss
 
+MEETING = ("RANK", "MASTER_ADDR", "MASTER_PORT")
+"""What torchrun tells each process, so that it finds the others."""
 TIMEOUT = timedelta(hours=24)
 """How long a process waits for the others: the first may have a large corpus to prepare. It need
 not be short, for torchrun ends the others when one dies."""
@@ -76,10 +78,17 @@ class Ranks:
 @contextmanager
 def joined_ranks(device: torch.device) -> Iterator[Ranks]:
     """The processes that torchrun started, while they work together, or this one alone."""
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    if world == 1:
+    world = told_by_torchrun("WORLD_SIZE", 1)
+    if world <= 1:
         yield Ranks()
         return
+    told_by_torchrun("RANK", 0)
+    if missing := [name for name in MEETING if name not in os.environ]:
+        raise ConfigError(
+            f"The environment says WORLD_SIZE = {world}, and not where the processes meet: "
+            f"{', '.join(missing)}.",
+            "Start processes that train together with torchrun; else unset WORLD_SIZE.",
+        )
     if device.type == "cuda":
         torch.cuda.set_device(device)
     shared, rank, _ = next(rendezvous("env://"))
