@@ -37,7 +37,8 @@ def pair(nursery):
 
 def test_processes_wait_for_as_long_as_the_first_may_prepare(monkeypatch):
     given = {}
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    for name, value in {"WORLD_SIZE": "2", **dict.fromkeys(update.MEETING, "1")}.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr(update, "rendezvous", lambda url: iter([(dist.HashStore(), 1, 2)]))
     monkeypatch.setattr(
         dist, "init_process_group", lambda backend, **options: given.update(options)
