@@ -1,6 +1,7 @@
 """The shows: their files of text, and what they say of a model that has learned nothing."""
 
 import io
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +9,7 @@ from rich.console import Console
 
 from clearhead.demo import SHOWS
 from clearhead.demo.show import PARTS, shipped
+from clearhead.errors import ConfigError
 
 
 @pytest.mark.parametrize("task", SHOWS)
@@ -43,3 +45,9 @@ def test_a_translator_that_writes_nothing_is_shown_without_where_it_looked(test,
     show.print_translations(SimpleNamespace(translate=translate), test)
     assert "Sentences it never saw" in told.getvalue()
     assert "Where it looked" not in told.getvalue()
+
+
+@pytest.mark.parametrize("into", [".", "/", "runs/.."])
+def test_a_show_has_a_folder_of_its_own(into):
+    with pytest.raises(ConfigError, match="a folder of its own"):
+        SHOWS["translation"](None, Path(into))

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from clearhead.config import Given, layered
 from clearhead.disk import atomic_file, atomic_folder
+from clearhead.errors import ConfigError
 from clearhead.tasks import load
 
 PARTS = ("train", "valid", "test")
@@ -50,6 +51,11 @@ class Show(ABC):
 
     def __init__(self, console: Console, into: Path) -> None:
         self.console, self.into = console, into
+        if into.name in ("", ".."):
+            raise ConfigError(
+                f"{into} is not a folder of its own for a run, with room for its text beside it.",
+                "Give one by its name: --into runs/demo",
+            )
         self.data = into.with_name(into.name + "-data")
 
     def given(self) -> Given:
