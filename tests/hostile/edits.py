@@ -89,7 +89,10 @@ def changed(content: bytes, suffix: str, how: str, pick: int, *, value: str) -> 
 
 
 def in_json(text: str, how: str, pick: int, value: str) -> str:
-    whole = [json.loads(text)]
+    try:
+        whole = [json.loads(text)]
+    except ValueError:  # an edit before this one has made it something else
+        return value
     parent, key = nodes(whole)[pick % len(nodes(whole))]
     new = json.loads(value)
     if how == "drop":
