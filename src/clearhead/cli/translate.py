@@ -436,9 +436,10 @@ class EmbedLines:
 
 def digest_of(path: Path) -> str:
     """The SHA-256 of a file, which every shard reads anew: a pipe or a device will not do."""
+    from clearhead.data.lines import is_pipe
     from clearhead.disk import sha256_of
 
-    if not path.is_file():
+    if is_pipe(str(path)):
         raise DataError(f"{path} is not a file that can be read again.", "Save it to one.")
     return sha256_of(path)
 

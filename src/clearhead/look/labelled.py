@@ -27,7 +27,8 @@ AXES = {
     **dict.fromkeys(("scores", "scaled", "masked", "pattern"), ("head", "rows", "keys")),
     **dict.fromkeys(("pre", "hidden"), ("rows", "d_ff")),
     **dict.fromkeys(("logits", "probs"), ("rows", "token")),
-    **dict.fromkeys(("classes", "ngrams"), ("class",)),
+    "classes": ("class",),
+    "ngrams": ("class",),
     "start": ("layer", "d_model"),
 }
 """What dimensions count, by the end of a path; those of all other tensors rows and d_model."""
