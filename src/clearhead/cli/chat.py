@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,13 +28,9 @@ HELP = """/reset   forget what was said
 
 
 def chat(
-    run: Annotated[str, options.run_of("a chatbot")],
-    temperature: options.Temperature = None,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    min_p: options.MinP = None,
-    repetition_penalty: options.Penalty = None,
-    seed: options.Seed = None,
+    run: Annotated[str, options.run_argument("a chatbot")],
+    *,
+    sampling: options.Sampling,
     checkpoint: options.Checkpoint = "",
     settings: options.DecodeSettings = None,
 ) -> None:
@@ -48,16 +45,7 @@ def chat(
         from clearhead.tasks import Chatbot
 
         bot = Chatbot.load(run, checkpoint=checkpoint)
-    decode = options.decode_config(
-        bot.config,
-        settings,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        seed=seed,
-    )
+    decode = options.decode_config(bot.config, settings, **vars(sampling))
     if sys.stdin.isatty():
         return Terminal(bot, decode).talk()
     for line in Lines("-"):  # a blank line is answered with a blank line and begins anew
@@ -145,18 +133,14 @@ class Terminal:
 
 
 def write(
-    run: Annotated[str, options.run_of("a writer")],
+    run: Annotated[str, options.run_argument("a writer")],
     prompt: Annotated[
         str | None, typer.Argument(metavar="PROMPT", help="How the text begins; else all of stdin.")
     ] = None,
+    *,
     length: Annotated[int | None, typer.Option(help="Tokens to write.")] = None,
     number: Annotated[int, typer.Option("--number", "-n", help="Continuations to write.")] = 1,
-    temperature: options.Temperature = None,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    min_p: options.MinP = None,
-    repetition_penalty: options.Penalty = None,
-    seed: options.Seed = None,
+    sampling: options.Sampling,
     stop: Annotated[
         list[str] | None,
         typer.Option(metavar="TEXTS", help="Stop before any of these; \\n: the end of a line."),
@@ -178,20 +162,10 @@ def write(
         from clearhead.tasks.task import Kept
 
         writer = Writer.load(run, checkpoint=checkpoint)
-    is_asked_for = seed is not None or any("decode.seed" in each for each in settings or [])
-    if not is_asked_for:
-        seed = secrets.randbelow(1_000_000)
-    decode = options.decode_config(
-        writer.config,
-        settings,
-        max_length=length,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        seed=seed,
-    )
+    is_drawn = sampling.seed is None and not any("decode.seed" in each for each in settings or [])
+    if is_drawn:
+        sampling = replace(sampling, seed=secrets.randbelow(1_000_000))
+    decode = options.decode_config(writer.config, settings, max_length=length, **vars(sampling))
     own_only = {"--checkpoint": checkpoint}
     options.choose_engine(writer, run, decode, engine=engine, own_only=own_only)
     stops = [text.replace("\\n", "\n") for text in stop or []]
@@ -204,15 +178,20 @@ def write(
         found = pieces.value
     else:
         found = writer.write(prompt, decode, stop=stops, n_best=number)
-        for one in (found, *found.alternatives):
-            values = details(one) | {"log_prob": one.log_prob}
-            each = one.log_prob / max(1, len(one.log_probs))
-            title = f"[seed {one.seed}: log-probability {one.log_prob:.1f}, {each:.2f} per token]"
-            typer.echo(json.dumps(values, ensure_ascii=False) if as_json else f"{title}\n{one}\n")
-    if decode.temperature and not is_asked_for:
-        options.tell(f"Random seed: {seed}. For the same text again: --seed {seed}")
+        print_all(found, as_json)
+    if decode.temperature and is_drawn:
+        options.tell(f"Random seed: {decode.seed}. For the same text again: --seed {decode.seed}")
     for note in (*found.notes, writer.note_on(prompt)):
         options.tell(note)
+
+
+def print_all(found: "Continuation", as_json: bool) -> None:
+    """Print a continuation and the others, each with its seed and how likely it is."""
+    for one in (found, *found.alternatives):
+        values = details(one) | {"log_prob": one.log_prob}
+        each = one.log_prob / max(1, len(one.log_probs))
+        title = f"[seed {one.seed}: log-probability {one.log_prob:.1f}, {each:.2f} per token]"
+        typer.echo(json.dumps(values, ensure_ascii=False) if as_json else f"{title}\n{one}\n")
 
 
 def details(one: "Continuation") -> dict[str, Any]:

@@ -30,7 +30,7 @@ def evaluate(
     ] = 0,
     settings: options.DecodeSettings = None,
     engine: options.Engine = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    as_json: options.OneJson = False,
     checkpoint: options.Checkpoint = "",
 ) -> None:
     """Measure a run on a test set.
@@ -90,7 +90,7 @@ def compare(
             "--output", "-o", metavar="HTML", help="A page with every example that differs."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    as_json: options.OneJson = False,
 ) -> None:
     """Compare two runs on a test set: is the difference more than chance?
 

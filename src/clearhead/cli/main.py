@@ -29,7 +29,7 @@ from clearhead.cli.streams import (
 )
 from clearhead.cli.train import demo, pretrain, train
 from clearhead.cli.translate import classify, embed, fill, translate
-from clearhead.cli.verb import Verb, Verbs
+from clearhead.cli.verb import Verb, Verbs, with_options
 from clearhead.errors import ClearheadError, DiskError, shown
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
@@ -46,7 +46,7 @@ app = typer.Typer(
 USE = (translate, chat, classify, write, look, fill, embed, serve)
 KEEP = (runs, info, verify, average, rm)
 for verb in (demo, train, pretrain, *USE, evaluate, compare, lab, *KEEP, doctor, import_, export):
-    app.command(verb.__name__.rstrip("_"), cls=Verb)(verb)
+    app.command(verb.__name__.rstrip("_"), cls=Verb)(with_options(verb))
 
 
 def show_version(is_asked: bool) -> None:

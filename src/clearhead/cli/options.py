@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -26,7 +27,7 @@ USES = {
 """How to use a run of each task."""
 
 
-def run_of(what: str) -> Any:
+def run_argument(what: str) -> Any:
     """The run folder that a verb uses."""
     return typer.Argument(metavar="RUN", help=f"The run folder of {what}.")
 
@@ -46,24 +47,11 @@ Checkpoint = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON with all details, one object per line.")]
+OneJson = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 
 Beam = Annotated[
     int | None, typer.Option(help="Beam size: hypotheses kept at every step; 1 is greedy.")
 ]
-Temperature = Annotated[
-    float | None, typer.Option(help="0: deterministic; 1: unmodified probabilities.")
-]
-TopK = Annotated[int | None, typer.Option(help="Sample from this many likeliest tokens only.")]
-TopP = Annotated[
-    float | None,
-    typer.Option(help="Nucleus: sample from the likeliest tokens with this total probability."),
-]
-MinP = Annotated[
-    float | None,
-    typer.Option(help="Sample from tokens at least this share as likely as the likeliest."),
-]
-Penalty = Annotated[float | None, typer.Option(help="Above 1: avoid tokens already written.")]
-Seed = Annotated[int | None, typer.Option(help="Random seed; the same seed gives the same text.")]
 Engine = Annotated[
     Literal["auto", "own", "ctranslate2"],
     typer.Option(help="What decodes; auto: CTranslate2 for long input where it does the same."),
@@ -83,28 +71,63 @@ Columns = Annotated[
         help="Columns of tables to read, by name or number: source target, or text label.",
     ),
 ]
-ValidationFiles = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--validation", metavar="FILES", help="Files to validate on; else a held-out share."
-    ),
-]
-TimeBudget = Annotated[
-    str | None,
-    typer.Option("--budget", metavar="TIME", help='"45m", "1h 30m", "8000 steps" or "20 epochs".'),
-]
-Size = Annotated[
-    Literal["tiny", "small", "base", "big"] | None,
-    typer.Option(help="The model's size; else chosen to fit the budget."),
-]
-Start = Annotated[
-    Path | None,
-    typer.Option("--from", metavar="RUN", help="Fine-tune: begin with this run's weights."),
-]
-AnySettings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Any setting; may be repeated."),
-]
+TaskName = Literal["translation", "chat", "classification", "writing"]
+TaskOption = typer.Option(
+    metavar="TASK", help="translation (the default), chat, classification or writing."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How tokens are drawn; what is not given is left to the run's settings."""
+
+    temperature: Annotated[
+        float | None, typer.Option(help="0: deterministic; 1: unmodified probabilities.")
+    ] = None
+    top_k: Annotated[
+        int | None, typer.Option(help="Sample from this many likeliest tokens only.")
+    ] = None
+    top_p: Annotated[
+        float | None,
+        typer.Option(help="Nucleus: sample from the likeliest tokens with this total probability."),
+    ] = None
+    min_p: Annotated[
+        float | None,
+        typer.Option(help="Sample from tokens at least this share as likely as the likeliest."),
+    ] = None
+    repetition_penalty: Annotated[
+        float | None, typer.Option(help="Above 1: avoid tokens already written.")
+    ] = None
+    seed: Annotated[
+        int | None, typer.Option(help="Random seed; the same seed gives the same text.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What to train on, how long and from what."""
+
+    validation: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILES", help="Files to validate on; else a held-out share."),
+    ] = None
+    columns: Columns = None
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help='"45m", "1h 30m", "8000 steps" or "20 epochs".'),
+    ] = None
+    size: Annotated[
+        Literal["tiny", "small", "base", "big"] | None,
+        typer.Option(help="The model's size; else chosen to fit the budget."),
+    ] = None
+    start: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="RUN", help="Fine-tune: begin with this run's weights."),
+    ] = None
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Any setting; may be repeated."),
+    ] = None
 
 
 @contextmanager

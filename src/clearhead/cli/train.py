@@ -4,12 +4,15 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from clearhead.cli import options
 from clearhead.errors import FolderError
+
+if TYPE_CHECKING:
+    from clearhead.tasks.fit import Request
 
 
 def train(
@@ -19,19 +22,10 @@ def train(
             metavar="FILES", help="Training files; or a run to resume; or a config.toml."
         ),
     ],
+    *,
     into: options.Into = None,
-    task: Annotated[
-        Literal["translation", "chat", "classification", "writing"] | None,
-        typer.Option(
-            metavar="TASK", help="translation (the default), chat, classification or writing."
-        ),
-    ] = None,
-    validation: options.ValidationFiles = None,
-    columns: options.Columns = None,
-    budget: options.TimeBudget = None,
-    size: options.Size = None,
-    start: options.Start = None,
-    settings: options.AnySettings = None,
+    task: Annotated[options.TaskName | None, options.TaskOption] = None,
+    training: options.Training,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write for TensorBoard, into the run folder.")
     ] = False,
@@ -48,20 +42,8 @@ def train(
     - `clearhead train reviews.tsv --task classification --from runs/books --into runs/mood`
     """
     from clearhead.cli.display import train_and_watch
-    from clearhead.config import assigned
-    from clearhead.tasks.fit import request
 
-    asked = request(
-        files,
-        into,
-        task=task,
-        validation=validation or (),
-        columns=columns or (),
-        budget=budget,
-        size=size,
-        start=start,
-        settings=assigned(settings or ()),
-    )
+    asked = requested(files, into, training, task=task)
     train_and_watch(*asked, tensorboard=tensorboard, quiet=quiet)
 
 
@@ -70,6 +52,7 @@ def pretrain(
         list[str],
         typer.Argument(metavar="FILES", help="Plain text of any size; or a run to resume."),
     ],
+    *,
     into: options.Into = None,
     objective: Annotated[
         Literal["masked", "next", "denoise"],
@@ -78,12 +61,7 @@ def pretrain(
             "spans (encoder-decoder)."
         ),
     ] = "masked",
-    validation: options.ValidationFiles = None,
-    columns: options.Columns = None,
-    budget: options.TimeBudget = None,
-    size: options.Size = None,
-    start: options.Start = None,
-    settings: options.AnySettings = None,
+    training: options.Training,
     quiet: options.Quiet = False,
 ) -> None:
     """Pre-train on plain text. Then fine-tune for a task: `clearhead train … --from RUN`.
@@ -94,31 +72,25 @@ def pretrain(
     - `clearhead pretrain books/*.txt --objective denoise --into runs/books` (then translate)
     """
     from clearhead.cli.display import train_and_watch
-    from clearhead.config import assigned
-    from clearhead.tasks.fit import request
 
-    asked = request(
-        files,
-        into,
-        task="pretraining",
-        objective=objective,
-        validation=validation or (),
-        columns=columns or (),
-        budget=budget,
-        size=size,
-        start=start,
-        settings=assigned(settings or ()),
-    )
+    asked = requested(files, into, training, task="pretraining", objective=objective)
     train_and_watch(*asked, quiet=quiet)
 
 
+def requested(
+    files: list[str], into: Path | None, training: options.Training, **asked: Any
+) -> "Request":
+    """What the options of training ask for."""
+    from clearhead.config import assigned
+    from clearhead.tasks.fit import request
+
+    given = vars(training) | {"settings": assigned(training.settings or ())}
+    given |= {name: given[name] or () for name in ("validation", "columns")}
+    return request(files, into, **given, **asked)
+
+
 def demo(
-    task: Annotated[
-        Literal["translation", "chat", "classification", "writing"],
-        typer.Option(
-            metavar="TASK", help="translation (the default), chat, classification or writing."
-        ),
-    ] = "translation",
+    task: Annotated[options.TaskName, options.TaskOption] = "translation",
     into: Annotated[
         Path | None,
         typer.Option(metavar="RUN", help="The run folder to make, or to show again; else in runs."),
@@ -155,7 +127,13 @@ def demo(
         show.say("Training", show.words.training)
         train_and_watch(task, given, into, tells_next=False)  # the show does
         console.print()
-    by_name = "clearhead" if shutil.which("clearhead") else os.path.relpath(sys.argv[0])
-    program = "python -m clearhead" if sys.argv[0].endswith("__main__.py") else by_name
+    program = program_name()
     for command in show.perform():
         console.print(f"  {program} {command}", soft_wrap=True)
+
+
+def program_name() -> str:
+    """What to type to call this program again."""
+    if sys.argv[0].endswith("__main__.py"):
+        return "python -m clearhead"
+    return "clearhead" if shutil.which("clearhead") else os.path.relpath(sys.argv[0])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def translate(
-    run: Annotated[str, options.run_of("a translator")],
+    run: Annotated[str, options.run_argument("a translator")],
     text: options.Text = None,
     input: options.Input = None,  # noqa: A002
     output: Annotated[
@@ -227,7 +227,7 @@ class Shape:
 
 
 def classify(
-    run: Annotated[str, options.run_of("a classifier")],
+    run: Annotated[str, options.run_argument("a classifier")],
     text: options.Text = None,
     input: options.Input = None,  # noqa: A002
     probabilities: Annotated[
@@ -317,7 +317,7 @@ def fill(
         str, typer.Argument(metavar="TEXT", help="Text with gaps, each two or more underscores.")
     ],
     n_best: Annotated[int, typer.Option(min=1, help="Words per gap.")] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    as_json: options.OneJson = False,
     checkpoint: options.Checkpoint = "",
 ) -> None:
     """Fill the gaps of a text, and list other words that would fit.
@@ -340,7 +340,9 @@ def fill(
 
 
 def embed(
-    run: Annotated[str, options.run_of("a model that reads: a sentence encoder, or any other")],
+    run: Annotated[
+        str, options.run_argument("a model that reads: a sentence encoder, or any other")
+    ],
     text: options.Text = None,
     input: options.Input = None,  # noqa: A002
     beside: Annotated[

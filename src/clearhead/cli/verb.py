@@ -1,6 +1,8 @@
 """How a command line is read and explained: verbs in groups, help that fits 80 columns."""
 
 import inspect
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -63,6 +65,30 @@ class Verb(TyperCommand):
                 for example in examples.split("\n- "):
                     formatter.write(f"  {' '.join(example.split()).replace('`', '')}\n")
         write_options(self, ctx, formatter)
+
+
+def with_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """The verb, with each field of its groups of options (dataclasses) as an option of its own."""
+    parameters = inspect.signature(verb).parameters
+    groups: dict[str, Any] = {
+        name: each.annotation for name, each in parameters.items() if is_dataclass(each.annotation)
+    }
+
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        verb(**given)
+
+    spread = [
+        option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, each in parameters.items()
+        for option in (
+            inspect.signature(groups[name]).parameters.values() if name in groups else [each]
+        )
+    ]
+    run.__name__, run.__doc__ = verb.__name__, verb.__doc__
+    setattr(run, "__signature__", inspect.Signature(spread))  # noqa: B010  # typer reads it
+    return run
 
 
 def in_usage(argument: Any) -> str:
