@@ -4,7 +4,7 @@ import json
 import secrets
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -132,19 +132,23 @@ class Terminal:
         sys.stderr.write(f"{text}\n")
 
 
+Prompt = Annotated[
+    str | None, typer.Argument(metavar="PROMPT", help="How the text begins; else all of stdin.")
+]
+StopTexts = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXTS", help="Stop before any of these; \\n: the end of a line."),
+]
+
+
 def write(
     run: Annotated[str, options.run_argument("a writer")],
-    prompt: Annotated[
-        str | None, typer.Argument(metavar="PROMPT", help="How the text begins; else all of stdin.")
-    ] = None,
+    prompt: Prompt = None,
     *,
     length: Annotated[int | None, typer.Option(help="Tokens to write.")] = None,
     number: Annotated[int, typer.Option("--number", "-n", help="Continuations to write.")] = 1,
     sampling: options.Sampling,
-    stop: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXTS", help="Stop before any of these; \\n: the end of a line."),
-    ] = None,
+    stop: StopTexts = None,
     as_json: options.Json = False,
     engine: options.Engine = "auto",
     checkpoint: options.Checkpoint = "",
@@ -159,7 +163,6 @@ def write(
     with options.busy(f"loading {run}"):
         from clearhead.data.lines import only_text
         from clearhead.tasks import Writer
-        from clearhead.tasks.task import Kept
 
         writer = Writer.load(run, checkpoint=checkpoint)
     is_drawn = sampling.seed is None and not any("decode.seed" in each for each in settings or [])
@@ -168,14 +171,11 @@ def write(
     decode = options.decode_config(writer.config, settings, max_length=length, **vars(sampling))
     own_only = {"--checkpoint": checkpoint}
     options.choose_engine(writer, run, decode, engine=engine, own_only=own_only)
-    stops = [text.replace("\\n", "\n") for text in stop or []]
     if prompt is None:
         prompt = "" if sys.stdin.isatty() else only_text()
+    stops = [text.replace("\\n", "\n") for text in stop or []]
     if number == 1 and not as_json:
-        pieces = Kept(writer.stream(prompt, decode, stop=stops))
-        typer.secho(prompt.rstrip(" "), bold=True, nl=False)
-        show(chain(pieces, ["\n"]))
-        found = pieces.value
+        found = print_stream(writer.stream(prompt, decode, stop=stops), prompt)
     else:
         found = writer.write(prompt, decode, stop=stops, n_best=number)
         print_all(found, as_json)
@@ -183,6 +183,16 @@ def write(
         options.tell(f"Random seed: {decode.seed}. For the same text again: --seed {decode.seed}")
     for note in (*found.notes, writer.note_on(prompt)):
         options.tell(note)
+
+
+def print_stream(pieces: "Generator[str, None, Continuation]", prompt: str) -> "Continuation":
+    """Print the prompt, and the text after it as it comes."""
+    from clearhead.tasks.task import Kept
+
+    written = Kept(pieces)
+    typer.secho(prompt.rstrip(" "), bold=True, nl=False)
+    show(chain(written, ["\n"]))
+    return written.value
 
 
 def print_all(found: "Continuation", as_json: bool) -> None:

@@ -245,7 +245,7 @@ def drawn_samples(samples: Samples) -> RenderableType:
 
 
 @contextmanager
-def watch(folder: Path, quiet: bool) -> Iterator[PlainDisplay | LiveDisplay]:
+def begun_display(folder: Path, quiet: bool) -> Iterator[PlainDisplay | LiveDisplay]:
     """The display that fits where stderr goes."""
     console = Console(stderr=True, highlight=False, markup=False, quiet=quiet)
     if quiet or not console.is_terminal:
@@ -267,7 +267,7 @@ def train_and_watch(
     tells_next: bool = True,
 ) -> None:
     """Train with somebody watching; a signal that stops it is told by the exit code."""
-    with watch(folder, quiet) as display:
+    with begun_display(folder, quiet) as display:
         display.tells_next = tells_next
         reports = fit(TASKS[task], given, folder, display.progress)
         for report in with_tensorboard(reports, folder) if tensorboard else reports:

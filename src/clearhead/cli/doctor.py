@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,6 +31,14 @@ KINDS: "dict[str, Kind]" = {
     "writing": "text",
 }
 """What the files of each task hold."""
+TestFiles = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FILES", help="Test files, which training must not contain."),
+]
+FixInto = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Write the files without faulty lines into this folder."),
+]
 
 
 def doctor(
@@ -38,18 +46,10 @@ def doctor(
         list[str],
         typer.Argument(metavar="FILES", help="Two parallel files, a table, or a text; also .gz."),
     ],
-    test: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILES", help="Test files, which training must not contain."),
-    ] = None,
-    fix: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Write the files without faulty lines into this folder."
-        ),
-    ] = None,
+    test: TestFiles = None,
+    fix: FixInto = None,
     task: Annotated[
-        Literal["translation", "chat", "classification", "writing"] | None,
+        options.TaskName | None,
         typer.Option(metavar="TASK", help="What the files are for, if it is guessed wrongly."),
     ] = None,
     columns: options.Columns = None,
@@ -65,21 +65,11 @@ def doctor(
     - `clearhead doctor talk.jsonl --task chat`
     """
     from rich.console import Console
-    from rich.progress import Progress
 
-    from clearhead.doctor import examine
     from clearhead.doctor import fix as write_fixed
 
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        reading = bar.add_task("Reading", total=None)
-        diagnosis = examine(
-            files,
-            test or [],
-            kind=KINDS[task] if task else None,
-            columns=columns or (),
-            progress=lambda _, done, size: bar.update(reading, completed=done, total=size or None),
-        )
+    kind = KINDS[task] if task else None
+    diagnosis = watched_diagnosis(files, test or [], kind=kind, columns=columns or ())
     fixed = write_fixed(diagnosis, fix) if fix else None
     if as_json:
         values = diagnosis.as_dict() | ({"fixed": vars(fixed)} if fixed else {})
@@ -88,6 +78,23 @@ def doctor(
         print_diagnosis(diagnosis, fixed, Console(highlight=False, markup=False))
     if not fixed and any(finding.severity == "error" for finding in diagnosis.findings):
         raise typer.Exit(1)
+
+
+def watched_diagnosis(files: list[str], test: list[str], **how: Any) -> "Diagnosis":
+    """What is found in the files, while a progress bar shows how far they have been read."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from clearhead.doctor import examine
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        reading = bar.add_task("Reading", total=None)
+
+        def show(_what: str, done: int, size: int | None) -> None:
+            bar.update(reading, completed=done, total=size or None)
+
+        return examine(files, test, progress=show, **how)
 
 
 def print_diagnosis(diagnosis: "Diagnosis", fixed: "Fixed | None", console: "Console") -> None:
@@ -100,7 +107,7 @@ def print_diagnosis(diagnosis: "Diagnosis", fixed: "Fixed | None", console: "Con
     console.print(figures(diagnosis), Text())
     for part in (*map(Text, remarks(diagnosis)), *map(finding_block, diagnosis.findings)):
         console.print(part)
-    console.print(Text(verdict(diagnosis, fixed)))
+    console.print(Text(closing_words(diagnosis, fixed)))
 
 
 def figures(diagnosis: "Diagnosis") -> "RenderableType":
@@ -168,7 +175,7 @@ def finding_block(finding: "Finding") -> "RenderableType":
     return Group(head, Padding(Group(*body, Text(finding.advice)), (0, 0, 1, 2)))
 
 
-def verdict(diagnosis: "Diagnosis", fixed: "Fixed | None") -> str:
+def closing_words(diagnosis: "Diagnosis", fixed: "Fixed | None") -> str:
     if fixed:
         left = ", ".join(f"{name} {count:,}" for name, count in fixed.left_out.items()) or "none"
         kept = f"Kept {fixed.kept:,} of {diagnosis.examples:,}; left out: {left}."

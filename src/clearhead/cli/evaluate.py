@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -10,24 +10,30 @@ from clearhead.cli import options
 from clearhead.disk import write_output
 from clearhead.errors import ConfigError
 
+if TYPE_CHECKING:
+    from clearhead.tasks import Evaluation
+
+
+TestSet = Annotated[
+    list[str],
+    typer.Argument(metavar="FILES", help="A test set, in the form that the run was trained on."),
+]
+OutputsFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Also write the translations, or the labels, here."),
+]
+NumberOfWorst = Annotated[
+    int, typer.Option(min=0, max=1_000_000, help="Show so many of the worst translations.")
+]
+
 
 def evaluate(
     run: options.AnyRun,
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILES", help="A test set, in the form that the run was trained on."
-        ),
-    ],
+    files: TestSet,
     columns: options.Columns = None,
     beam: options.Beam = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Also write the translations, or the labels, here."),
-    ] = None,
-    worst: Annotated[
-        int, typer.Option(min=0, max=1_000_000, help="Show so many of the worst translations.")
-    ] = 0,
+    output: OutputsFile = None,
+    worst: NumberOfWorst = 0,
     settings: options.DecodeSettings = None,
     engine: options.Engine = "auto",
     as_json: options.OneJson = False,
@@ -48,27 +54,21 @@ def evaluate(
         changed = beam is not None or settings
         decode = options.decode_config(user.config, settings, beam=beam) if changed else None
         if isinstance(user, tasks.Translator):
-            options.choose_engine(
-                user,
-                run,
-                decode or user.config.decode,
-                engine=engine,
-                own_only={"--checkpoint": checkpoint},
-            )
+            how, own_only = decode or user.config.decode, {"--checkpoint": checkpoint}
+            options.choose_engine(user, run, how, engine=engine, own_only=own_only)
+        workers = n_processors()
         found = tasks.evaluate(
-            user,
-            files,
-            decode,
-            columns=columns or (),
-            n_worst=worst,
-            n_workers=n_processors(),
+            user, files, decode, columns=columns or (), n_worst=worst, n_workers=workers
         )
-    if output and not found.lines:
-        raise ConfigError("--output: this test has no outputs to write.", "Leave it out.")
     if output:
-        text = "".join(f"{line}\n" for line in found.lines)
-        write_output(output, text)
+        write_outputs(output, found)
     typer.echo(json.dumps(found.scores) if as_json else found)
+
+
+def write_outputs(path: Path, found: "Evaluation") -> None:
+    if not found.lines:
+        raise ConfigError("--output: this test has no outputs to write.", "Leave it out.")
+    write_output(path, "".join(f"{line}\n" for line in found.lines))
 
 
 def compare(

@@ -8,6 +8,15 @@ import typer
 from clearhead.cli import options
 from clearhead.errors import ConfigError
 
+ScoreFiles = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FILES", help="A test set to score both models on (ctranslate2, argos)."),
+]
+Languages = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CODES", help="What it translates from and into: en de (argos)."),
+]
+
 
 def import_(
     source: Annotated[
@@ -46,16 +55,8 @@ def export(
         typer.Option(help="How weights are rounded (ctranslate2, argos)."),
     ] = "float32",
     int8: Annotated[bool, typer.Option("--int8", help="Short for --precision int8.")] = False,
-    test: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILES", help="A test set to score both models on (ctranslate2, argos)."
-        ),
-    ] = None,
-    languages: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CODES", help="What it translates from and into: en de (argos)."),
-    ] = None,
+    test: ScoreFiles = None,
+    languages: Languages = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Write the model of a run for another program, with a certificate that it is the same.
@@ -66,8 +67,9 @@ def export(
     - `clearhead export runs/en-de --to ctranslate2 --int8 --into en-de-ct2 --test test.en test.de`
     - `clearhead export runs/en-de --to argos --languages en de --into en_de.argosmodel`
     """
-    rounded = {"precision": "int8" if int8 else precision} if int8 or precision != "float32" else {}
-    asked: dict[str, Any] = {**rounded, "test": test, "languages": languages}
+    precision = "int8" if int8 else precision
+    rounded = None if precision == "float32" else precision
+    asked: dict[str, Any] = {"precision": rounded, "test": test, "languages": languages}
     how = {name: given for name, given in asked.items() if given}
     for name in how:
         if to in ("hf", "onnx") or (name == "languages" and to != "argos"):

@@ -12,15 +12,13 @@ def lab(
     experiment: Annotated[
         Literal["complexity", "gradients", "versus", "table3", "positions", "heads"],
         typer.Argument(
-            metavar="EXPERIMENT",
-            help="complexity, gradients, versus, table3, positions or heads.",
+            metavar="EXPERIMENT", help="complexity, gradients, versus, table3, positions or heads."
         ),
     ],
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="FILES",
-            help="Pairs for versus and table3; a run and its test files for heads.",
+            metavar="FILES", help="Pairs for versus and table3; a run and its test files for heads."
         ),
     ] = None,
     *,
@@ -42,10 +40,10 @@ def lab(
     - `clearhead lab versus train.en train.de --into lab/versus` (LSTM and GRU beside it)
     - `clearhead lab table3 train.en train.de --into lab/table3 --quick` (one part left out)
     """
-    from clearhead.cli.display import watch
+    from clearhead.cli.display import begun_display
     from clearhead.lab import EXPERIMENTS, perform
 
     kind = EXPERIMENTS[experiment]
-    with watch(into, quiet) as display:
+    with begun_display(into, quiet) as display:
         found = perform(kind(**kind.quick if quick else {}), files or [], into, display.progress)
     typer.echo(f"{found}\n\nThe report is {into / 'report.md'}")

@@ -1,6 +1,7 @@
 """`clearhead look`: every number behind an output, in the terminal or in one file for a browser."""
 
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,54 +24,99 @@ SECONDS_PER_FRAME = 0.4
 NO_SEARCH = "There was no search: nothing was written, or tokens were drawn at random."
 
 
+@dataclass(frozen=True, kw_only=True)
+class LookOptions:
+    """What to look at in a model, and where to put what is seen."""
+
+    target: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Another output than the model's own.")
+    ] = None
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="HTML", help="The interactive page.")
+    ] = None
+    open_page: Annotated[
+        bool,
+        typer.Option("--open", help="Open the page in a browser (look.html unless -o is given)."),
+    ] = False
+    head: Annotated[
+        str | None, typer.Option(metavar="PATH", help="A head, as in decoder.1.cross.3.")
+    ] = None
+    by_hand: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH ROW COL", help="How one number came about, step by step."),
+    ] = None
+    edit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAMES", help="Break it (ablation): no-scale, no-mask …"),
+    ] = None
+    reasons: Annotated[
+        bool, typer.Option("--reasons", help="Is attention the reason? Four measures.")
+    ] = False
+    search: Annotated[
+        bool, typer.Option("--search", help="What beam search kept and gave up, and why.")
+    ] = False
+    save: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="All numbers: JSON and safetensors.")
+    ] = None
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The head as .svg or .png.")
+    ] = None
+    guide: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The sentence's whole way, in Markdown.")
+    ] = None
+    film: Annotated[
+        bool, typer.Option("--film", help="The heads as they formed during training.")
+    ] = False
+    ablate: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILES", help="Ablate (silence) each head in turn: loss and BLEU."),
+    ] = None
+
+    @property
+    def page(self) -> Path | None:
+        return self.output or (Path("look.html") if self.open_page else None)
+
+    def write(self, found: "Look") -> bool:
+        """Write the files that are asked for, and tell of them; whether there are any."""
+        if self.page:
+            write_output(self.page, found.html())
+        if self.save:
+            found.save(self.save)
+        if self.picture:
+            found.picture(f"{self.head or best_head(found)}.pattern").save(self.picture)
+        if self.guide:
+            write_guide(found, self.guide)
+        written = [*filter(None, (self.page, self.save, self.picture, self.guide))]
+        tell_written(written, self.page)
+        if self.open_page and self.page:
+            typer.launch(self.page.resolve().as_uri())
+        return bool(written)
+
+    def print(self, console: "Console", found: "Look") -> None:
+        """Print what is asked for, or else what was said and where the model looked."""
+        if self.by_hand:
+            console.print(str(told_by_hand(found, self.by_hand)))
+        elif self.reasons:
+            console.print(str(found.reasons()))
+        elif self.search:
+            console.print(str(found.beam or NO_SEARCH))
+        elif self.head:
+            print_matrix(console, found.attention(self.head))
+            console.print(str(found.attention(self.head)))
+        else:
+            console.print(str(found))
+            if found.before is not None:
+                console.print(f"\n{found.change()}")
+            print_matrix(console, overview(found))
+
+
 def look(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run folder of any task.")],
     text: Annotated[
         str | None, typer.Argument(metavar="TEXT", help="What to look at; else a line of stdin.")
     ] = None,
-    target: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Another output than the model's own.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="HTML", help="The interactive page.")
-    ] = None,
-    open_page: Annotated[
-        bool,
-        typer.Option("--open", help="Open the page in a browser (look.html unless -o is given)."),
-    ] = False,
-    head: Annotated[
-        str | None, typer.Option(metavar="PATH", help="A head, as in decoder.1.cross.3.")
-    ] = None,
-    by_hand: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATH ROW COL", help="How one number came about, step by step."),
-    ] = None,
-    edit: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAMES", help="Break it (ablation): no-scale, no-mask …"),
-    ] = None,
-    reasons: Annotated[
-        bool, typer.Option("--reasons", help="Is attention the reason? Four measures.")
-    ] = False,
-    search: Annotated[
-        bool, typer.Option("--search", help="What beam search kept and gave up, and why.")
-    ] = False,
-    save: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="All numbers: JSON and safetensors.")
-    ] = None,
-    picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The head as .svg or .png.")
-    ] = None,
-    guide: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The sentence's whole way, in Markdown.")
-    ] = None,
-    film: Annotated[
-        bool, typer.Option("--film", help="The heads as they formed during training.")
-    ] = False,
-    ablate: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILES", help="Ablate (silence) each head in turn: loss and BLEU."),
-    ] = None,
+    *,
+    asked: LookOptions,
     checkpoint: options.Checkpoint = "",
     settings: options.DecodeSettings = None,
 ) -> None:
@@ -83,8 +129,6 @@ def look(
     - `clearhead look runs/en-de "A man rides a bike." --edit no-positions`
     - `clearhead look runs/en-de --film` and `--ablate test.en test.de`
     """
-    from dataclasses import replace
-
     from rich.console import Console
 
     from clearhead.folder import RunFolder
@@ -93,52 +137,23 @@ def look(
     console = Console(highlight=False, markup=False, soft_wrap=True)
     with options.busy(f"loading {run}"):
         user = load(run, checkpoint=checkpoint)
-    if open_page:
-        output = output or Path("look.html")
-    if ablate:
-        return print_ablation(console, user, ablate)
+    if asked.ablate:
+        return print_ablation(console, user, asked.ablate)
     log = RunFolder.open(run).film
-    frames = filmed(log, is_asked=film) if film or output else None
-    if frames and text is None and output is None:
-        return play_film(console, frames, user, head)
-    found = looked(user, text, target, edit, settings or [])
-    if frames:
-        found = replace(found, film=frames)
-    if output:
-        write_output(output, found.html())
-    if save:
-        found.save(save)
-    if picture:
-        found.picture(f"{head or best_head(found)}.pattern").save(picture)
-    if guide:
-        write_guide(found, guide)
-    if output or save or picture or guide:
-        tell_written(output, save, picture, guide)
-        if open_page and output:
-            typer.launch(output.resolve().as_uri())
-        return None
-    if by_hand:
-        console.print(str(told_by_hand(found, by_hand)))
-    elif reasons:
-        console.print(str(found.reasons()))
-    elif search:
-        console.print(str(found.beam or NO_SEARCH))
-    elif head:
-        draw_matrix(console, found.attention(head))
-        console.print(str(found.attention(head)))
-    else:
-        console.print(str(found))
-        if found.before is not None:
-            console.print(f"\n{found.change()}")
-        draw_matrix(console, overview(found))
+    film = filmed(log, is_asked=asked.film) if asked.film or asked.page else None
+    if film and text is None and asked.page is None:
+        return play_film(console, film, user, asked.head)
+    found = replace(asked_look(user, text, asked, settings), film=film)
+    if not asked.write(found):
+        asked.print(console, found)
     return None
 
 
-def tell_written(page: Path | None, *others: Path | None) -> None:
+def tell_written(paths: list[Path], page: Path | None) -> None:
     """Say on stderr what was written, and how large it is."""
     from clearhead.folder.run import bytes_in
 
-    for path in filter(None, (page, *others)):
+    for path in paths:
         size = bytes_in(path) if path.is_dir() else path.stat().st_size
         hint = " Open it in a browser." if path == page else ""
         options.tell(f"Written: {path} ({size / 1e6:,.1f} MB).{hint}")
@@ -159,19 +174,19 @@ def filmed(log: "Log", is_asked: bool) -> "Film | None":
         return None
 
 
-def looked(
-    user: Any, text: str | None, target: str | None, edit: list[str] | None, sets: list[str]
+def asked_look(
+    user: Any, text: str | None, asked: LookOptions, settings: list[str] | None
 ) -> "Look":
     """The look that is asked for; not every task takes a target or settings of decoding."""
     from clearhead.data.lines import Lines
 
     line = next(iter(Lines("-")), "") if text is None else text
-    asked: dict[str, Any] = {"edit": edit}
+    how: dict[str, Any] = {"edit": asked.edit}
     if user.config.model.writes:
-        asked |= {"target": target, "decode": options.decode_config(user.config, sets)}
-    elif target is not None:
+        how |= {"target": asked.target, "decode": options.decode_config(user.config, settings)}
+    elif asked.target is not None:
         raise TextError("A model that reads and does not write has no --target.", "Leave it out.")
-    result: Look = user.look(line, **asked)
+    result: Look = user.look(line, **how)
     return result
 
 
@@ -209,7 +224,7 @@ def best_head(found: "Look") -> str:
     return found.alignment().head if aligns else f"{found.attentions[-1]}.0"
 
 
-def draw_matrix(console: "Console", matrix: "LabelledTensor") -> None:
+def print_matrix(console: "Console", matrix: "LabelledTensor") -> None:
     """Print a matrix of shares as blocks, in a colour that is legible on light and on dark."""
     from clearhead.look.labelled import Heatmap
 
@@ -248,7 +263,7 @@ def play_film(console: "Console", film: "Film", user: Any, head: str | None) -> 
         if place and console.is_terminal:  # each frame in the place of the one before
             time.sleep(SECONDS_PER_FRAME)
             console.control(Control.move(y=-len(labels[0]) - 3))
-        draw_matrix(console, LabelledTensor(f"{title:<80}", values, tuple(axes), labels))
+        print_matrix(console, LabelledTensor(f"{title:<80}", values, tuple(axes), labels))
 
 
 def print_ablation(console: "Console", user: Any, files: list[str]) -> None:

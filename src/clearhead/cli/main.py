@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if "--debug" in takewhile(lambda argument: argument.startswith("-"), given):
             raise
-        told = explained(error)
+        told = as_clearhead_error(error)
         sys.stderr.write(f"clearhead: {told.whole}\n")
         return told.exit_code
     return code
@@ -108,7 +108,7 @@ def exit_code(arguments: Sequence[str]) -> int:
     return 0
 
 
-def explained(error: Exception) -> ClearheadError:
+def as_clearhead_error(error: Exception) -> ClearheadError:
     """What is wrong and what to do; an error that nobody foresaw is the program's mistake."""
     if isinstance(error, ClearheadError):
         return error

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -168,17 +169,14 @@ def choose_engine(
     from clearhead.exchange.engine import WhereItPays, ctranslate2_for
     from clearhead.machine import n_processors
 
-    def begin() -> "CTranslate2":
-        return ctranslate2_for(
-            run,
-            user.model,
-            n_workers=workers or n_processors(),
-            precision="int8" if int8 else "float32",
-        )
-
-    def say(note: str) -> None:
-        tell("" if quiet else note)
-
+    begin = partial(
+        ctranslate2_for,
+        run,
+        user.model,
+        n_workers=workers or n_processors(),
+        precision="int8" if int8 else "float32",
+    )
+    say = (lambda _: None) if quiet else tell
     missing = [name for name, given in (own_only or {}).items() if given] + lacks(decode)
     if missing and engine == "ctranslate2":
         say(f"decoding with our own engine: CTranslate2 cannot express {', '.join(missing)}")

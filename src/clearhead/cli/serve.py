@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,13 +16,16 @@ from clearhead.errors import ClearheadError, ConfigError
 
 if TYPE_CHECKING:
     from clearhead.decode import Backend
+    from clearhead.serve.settings import ServerSettings
     from clearhead.tasks import User
 
 
-def serve(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUNS", help="The run folders to serve.")],
-    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0: any.")] = 8000,
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """Where to listen, whom to serve, and how much of the machine to use."""
+
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1"
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0: any.")] = 8000
     api_key: Annotated[
         str,
         typer.Option(
@@ -29,28 +33,50 @@ def serve(
             envvar="CLEARHEAD_API_KEY",
             help="What clients must know; needed at other addresses.",
         ),
-    ] = "",
+    ] = ""
     no_auth: Annotated[
         bool, typer.Option("--no-auth", help="Serve everybody at any address, without a key.")
-    ] = False,
+    ] = False
     allow_host: Annotated[
         list[str] | None,
         typer.Option(metavar="NAMES", help="Further names that the server may be called by."),
-    ] = None,
+    ] = None
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(metavar="ORIGINS", help="Pages of other hosts that may ask (CORS)."),
-    ] = None,
+    ] = None
     memory: Annotated[
         float,
         typer.Option(
             metavar="GB", min=0, max=1_000_000, help="For models; 0: as much as they need."
         ),
-    ] = 0.0,
+    ] = 0.0
     lazy: Annotated[
         bool, typer.Option("--lazy", help="Load a model when it is first asked for.")
-    ] = False,
-    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes.")] = 1,
+    ] = False
+    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes.")] = 1
+
+    def settings(self, runs: list[Path]) -> "ServerSettings":
+        from clearhead.serve.settings import ServerSettings, hash_of
+
+        return ServerSettings(
+            runs=tuple(runs),
+            host=self.host,
+            port=self.port,
+            key_hash=hash_of(self.api_key) if self.api_key else "",
+            no_auth=self.no_auth,
+            hosts=tuple(name.lower() for name in self.allow_host or ()),
+            origins=tuple(self.allow_origin or ()),
+            memory=int(self.memory * 1e9),
+            lazy=self.lazy,
+            workers=self.workers,
+        )
+
+
+def serve(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUNS", help="The run folders to serve.")],
+    *,
+    asked: ServeOptions,
     engine: Annotated[
         Literal["auto", "own", "ctranslate2"],
         typer.Option(help="What translates; auto: CTranslate2 where it does the same."),
@@ -66,32 +92,20 @@ def serve(
     with options.busy("loading"):
         try:
             from clearhead.serve.server import listening_socket, run_server
-            from clearhead.serve.settings import ServerSettings, hash_of
         except ModuleNotFoundError as error:
             raise ConfigError(
                 f"Serving needs {error.name}, which is not installed.",
                 "Install it with: pip install 'clearhead[serve]'",
             ) from None
-        settings = ServerSettings(
-            runs=tuple(runs),
-            host=host,
-            port=port,
-            key_hash=hash_of(api_key) if api_key else "",
-            no_auth=no_auth,
-            hosts=tuple(name.lower() for name in allow_host or ()),
-            origins=tuple(allow_origin or ()),
-            memory=int(memory * 1e9),
-            lazy=lazy,
-            workers=workers,
-        )
+        settings = asked.settings(runs)
         listening = listening_socket(settings)
     if not quiet:
         logging.basicConfig(stream=sys.stderr, format="%(message)s")
         logging.getLogger("clearhead.serve").setLevel(logging.INFO)
-    url = f"http://{host}:{listening.getsockname()[1]}"
+    url = f"http://{asked.host}:{listening.getsockname()[1]}"
     options.tell(f"{', '.join(run.name for run in runs)}: {url}  (stop with Ctrl-C)")
     os.environ.pop("CLEARHEAD_API_KEY", None)
-    run_server(settings, listening, partial(backend_for, engine=engine, n_servers=workers))
+    run_server(settings, listening, partial(backend_for, engine=engine, n_servers=asked.workers))
 
 
 def backend_for(path: Path, user: "User", *, engine: str, n_servers: int) -> "Backend | None":

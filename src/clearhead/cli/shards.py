@@ -16,40 +16,42 @@ from clearhead.errors import ConfigError, DataError, shown
 if TYPE_CHECKING:
     from clearhead.scale import Answer, Chunk
 
-Into = Annotated[
-    Path | None,
-    typer.Option("--into", metavar="FOLDER", help="Write parts, which survive an interruption."),
-]
-ShardOf = Annotated[
-    str, typer.Option("--shard", metavar="K/N", help="With --into: every N-th part, from the K-th.")
-]
-Join = Annotated[
-    bool, typer.Option("--join", help="With --into: put the parts of all shards together.")
-]
-On = Annotated[
-    Literal["here", "ray"], typer.Option(help="With --into: in this process, or on a Ray cluster.")
-]
-Address = Annotated[
-    str, typer.Option(metavar="ADDRESS", help="With --on ray: the cluster; else one made here.")
-]
-Column = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME", help="With --into: the column of texts, if FILES are JSONL or Parquet."
-    ),
-]
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """A corpus answered in parts: where they go, which of them, and where they are made."""
+
+    into: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write parts, which survive an interruption."),
+    ] = None
+    shard: Annotated[
+        str, typer.Option(metavar="K/N", help="With --into: every N-th part, from the K-th.")
+    ] = "1/1"
+    join: Annotated[
+        bool, typer.Option("--join", help="With --into: put the parts of all shards together.")
+    ] = False
+    on: Annotated[
+        Literal["here", "ray"],
+        typer.Option(help="With --into: in this process, or on a Ray cluster."),
+    ] = "here"
+    address: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="With --on ray: the cluster; else one made here.")
+    ] = ""
+    column: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="With --into: the column of texts, if FILES are JSONL or Parquet."
+        ),
+    ] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corpus:
+class ShardedFiles:
     """Files whose lines are answered in parts, and how."""
 
-    into: Path
-    shard: str
-    on: Literal["here", "ray"]
-    address: str
+    parts: Parts
     files: Sequence[str]
-    column: str
     errors: Literal["strict", "replace"]
     runs: Sequence[str]
     checkpoint: str
@@ -58,17 +60,22 @@ class Corpus:
     load: "Callable[[], Answer]"
     quiet: bool = False
 
+    @property
+    def into(self) -> Path:
+        assert self.parts.into is not None, "without a folder nothing is answered in parts"
+        return self.parts.into
+
     def made_with(self) -> dict[str, str]:
         from clearhead import __version__
         from clearhead.folder import RunFolder
 
         digests = [RunFolder.open(run).digest(self.checkpoint) for run in self.runs]
-        deciding = {**self.options, "errors": self.errors, "column": self.column}
+        deciding = {**self.options, "errors": self.errors, "column": self.parts.column}
         told = {name: json.dumps(value, default=str) for name, value in deciding.items()}
         return {"clearhead": __version__, "runs": " ".join(digests), **told}
 
-    def answer_or_join(self, is_join: bool, output: Path | None = None) -> None:
-        if is_join:
+    def answer_or_join(self, output: Path | None = None) -> None:
+        if self.parts.join:
             self.join(output)
         else:
             self.answer()
@@ -79,24 +86,24 @@ class Corpus:
 
         if not self.files:
             raise DataError("There are no files to read.", "Name them with --input.")
-        shard, n_parts, n_lines = Shard(self.into, *numbers(self.shard)), 0, 0
+        shard, n_parts, n_lines = Shard(self.into, *numbers(self.parts.shard)), 0, 0
         with shard.opened(self.made_with()):
-            missing = shard.missing(chunks_of(self.files, self.column))
-            if self.on == "ray":
-                found = answer_on_ray(missing, self.load, self.read, address=self.address)
+            missing = shard.missing(chunks_of(self.files, self.parts.column))
+            if self.parts.on == "ray":
+                found = answer_on_ray(missing, self.load, self.read, address=self.parts.address)
             else:
                 found = answer_here(missing, self.load, self.read)
-            with options.busy(f"shard {self.shard}"):
+            with options.busy(f"shard {self.parts.shard}"):
                 for chunk, lines in found:
                     shard.save(chunk, lines)
                     n_parts, n_lines = n_parts + 1, n_lines + len(chunk.lines)
             shard.close()
         done = f"{n_parts:,} parts ({n_lines:,} lines) answered"
         there = f"{len(shard.parts) - n_parts:,} were there already"
-        options.tell("" if self.quiet else f"shard {self.shard}: {done}, {there}")
+        options.tell("" if self.quiet else f"shard {self.parts.shard}: {done}, {there}")
 
     def read(self, chunk: "Chunk") -> list[str]:
-        return chunk.read(self.errors, self.column)
+        return chunk.read(self.errors, self.parts.column)
 
     def join(self, output: Path | None) -> None:
         """Write what all shards answered to a file, or to stdout."""

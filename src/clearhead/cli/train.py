@@ -89,12 +89,15 @@ def requested(
     return request(files, into, **given, **asked)
 
 
+DemoInto = Annotated[
+    Path | None,
+    typer.Option(metavar="RUN", help="The run folder to make, or to show again; else in runs."),
+]
+
+
 def demo(
     task: Annotated[options.TaskName, options.TaskOption] = "translation",
-    into: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", help="The run folder to make, or to show again; else in runs."),
-    ] = None,
+    into: DemoInto = None,
 ) -> None:
     """Train a small model in two minutes and see what it can do.
 

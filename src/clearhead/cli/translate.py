@@ -16,61 +16,92 @@ from clearhead.disk import output_file
 from clearhead.errors import DataError
 
 if TYPE_CHECKING:
+    from clearhead.exchange.backend import CTranslate2
+    from clearhead.exchange.engine import WhereItPays
     from clearhead.scale import Answer
     from clearhead.tasks import Classification, Translation, Translator, User
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslateOptions:
+    """What to translate, with what, and which translations are wanted in which form."""
+
+    input: options.Input = None
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write; else to stdout.")
+    ] = None
+    beam: options.Beam = None
+    n_best: Annotated[
+        int | None, typer.Option(help="Translations per line, as number ||| text ||| score.")
+    ] = None
+    scores: Annotated[
+        bool, typer.Option("--scores", help="A tab and the score after each translation.")
+    ] = False
+    alignments: Annotated[
+        bool, typer.Option("--alignments", help="A tab and word links in the Pharaoh format (0-0).")
+    ] = False
+    as_json: options.Json = False
+    glossary: Annotated[
+        Path | None, typer.Option(metavar="TSV", help="Source term, tab, target term.")
+    ] = None
+    protect: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KINDS", help="numbers, tags, urls or emoji: copied unchanged."),
+    ] = None
+    on_too_long: Annotated[
+        Literal["split", "truncate", "error"],
+        typer.Option(help="What to do with a line longer than the model can read."),
+    ] = "split"
+    errors: options.OnInvalid = "strict"
+    ensemble: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="RUNS", help="More runs, to decode as an ensemble."),
+    ] = None
+    int8: Annotated[
+        bool, typer.Option("--int8", help="8-bit weights: faster; a few outputs change.")
+    ] = False
+    engine: options.Engine = "auto"
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes for --input; else one per processor for long input."),
+    ] = None
+    checkpoint: options.Checkpoint = ""
+    quiet: options.Quiet = False
+    settings: options.DecodeSettings = None
+
+    def job(self, run: str) -> "TranslateLines":
+        """What any process needs that translates with a run."""
+        from clearhead.folder import RunFolder
+        from clearhead.tasks.translation import read_glossary
+
+        config = RunFolder.open(run).config()
+        decode = options.decode_config(config, self.settings, beam=self.beam)
+        if self.n_best is not None:
+            decode = decode.but(n_best=self.n_best, beam=max(self.n_best, decode.beam))
+        return TranslateLines(
+            runs=[run, *(self.ensemble or [])],
+            loading={"int8": self.int8, "checkpoint": self.checkpoint},
+            how={
+                "decode": decode,
+                "glossary": read_glossary(self.glossary) if self.glossary else None,
+                "protect": self.protect or (),
+                "on_too_long": self.on_too_long,
+            },
+            form={
+                "many": (self.n_best or 1) > 1,
+                "scores": self.scores,
+                "alignments": self.alignments,
+                "as_json": self.as_json,
+            },
+        )
 
 
 def translate(
     run: Annotated[str, options.run_argument("a translator")],
     text: options.Text = None,
-    input: options.Input = None,  # noqa: A002
-    output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to write; else to stdout.")
-    ] = None,
-    beam: options.Beam = None,
-    n_best: Annotated[
-        int | None, typer.Option(help="Translations per line, as number ||| text ||| score.")
-    ] = None,
-    scores: Annotated[
-        bool, typer.Option("--scores", help="A tab and the score after each translation.")
-    ] = False,
-    alignments: Annotated[
-        bool, typer.Option("--alignments", help="A tab and word links in the Pharaoh format (0-0).")
-    ] = False,
-    as_json: options.Json = False,
-    glossary: Annotated[
-        Path | None, typer.Option(metavar="TSV", help="Source term, tab, target term.")
-    ] = None,
-    protect: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KINDS", help="numbers, tags, urls or emoji: copied unchanged."),
-    ] = None,
-    on_too_long: Annotated[
-        Literal["split", "truncate", "error"],
-        typer.Option(help="What to do with a line longer than the model can read."),
-    ] = "split",
-    errors: options.OnInvalid = "strict",
-    ensemble: Annotated[
-        list[str] | None,
-        typer.Option("--with", metavar="RUNS", help="More runs, to decode as an ensemble."),
-    ] = None,
-    int8: Annotated[
-        bool, typer.Option("--int8", help="8-bit weights: faster; a few outputs change.")
-    ] = False,
-    engine: options.Engine = "auto",
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="Processes for --input; else one per processor for long input."),
-    ] = None,
-    checkpoint: options.Checkpoint = "",
-    quiet: options.Quiet = False,
-    settings: options.DecodeSettings = None,
-    into: shards.Into = None,
-    shard: shards.ShardOf = "1/1",
-    join: shards.Join = False,
-    on: shards.On = "here",
-    address: shards.Address = "",
-    column: shards.Column = "",
+    *,
+    asked: TranslateOptions,
+    parts: shards.Parts,
 ) -> None:
     """Translate a text, or lines of stdin or files.
 
@@ -80,96 +111,93 @@ def translate(
     - `clearhead translate runs/en-de "A man rides a bike." --n-best 3 --json`
     - `clearhead translate runs/en-de --input big.txt --into parts --shard 3/100`
     """
-    runs = [run, *(ensemble or [])]
     with options.busy(f"loading {run}"):
-        from clearhead.folder import RunFolder
-        from clearhead.tasks import Translator
-        from clearhead.tasks.runs import in_threads, in_workers
-        from clearhead.tasks.translation import read_glossary
-
-        config = RunFolder.open(run).config()
-    decode = options.decode_config(config, settings, beam=beam)
-    if n_best is not None:
-        decode = decode.but(n_best=n_best, beam=max(n_best, decode.beam))
-    how: dict[str, Any] = {
-        "decode": decode,
-        "glossary": read_glossary(glossary) if glossary else None,
-        "protect": protect or (),
-        "on_too_long": on_too_long,
-    }
-    loading: dict[str, Any] = {"int8": int8, "checkpoint": checkpoint}
-    form = {
-        "many": (n_best or 1) > 1,
-        "scores": scores,
-        "alignments": alignments,
-        "as_json": as_json,
-    }
-    if into:
-        corpus = shards.Corpus(
-            into=into,
-            shard=shard,
-            on=on,
-            address=address,
-            files=input or [],
-            column=column,
-            errors=errors,
-            runs=runs,
-            checkpoint=checkpoint,
-            options={"verb": "translate", **how, **form, "int8": int8},
-            load=TranslateLines(runs, loading, how, form),
-            quiet=quiet,
-        )
-        corpus.answer_or_join(join, output)
+        job = asked.job(run)
+    if not parts.into:
+        translate_here(run, text, job, asked)
         return
+    files = shards.ShardedFiles(
+        parts=parts,
+        files=asked.input or [],
+        errors=asked.errors,
+        runs=job.runs,
+        checkpoint=asked.checkpoint,
+        options={"verb": "translate", **job.how, **job.form, "int8": asked.int8},
+        load=job,
+        quiet=asked.quiet,
+    )
+    files.answer_or_join(asked.output)
+
+
+def translate_here(
+    run: str, text: str | None, job: "TranslateLines", asked: TranslateOptions
+) -> None:
+    """Translate on this machine, in one process or several, and write each line as it comes."""
     with options.busy(f"loading {run}"):
-        translator = Translator.load(*runs, **loading)
+        translator = job.translator()
     backend = options.choose_engine(
         translator,
         run,
-        decode,
-        engine=engine,
-        own_only={"--with": ensemble, "--checkpoint": checkpoint},
-        int8=int8,
-        workers=workers,
-        quiet=quiet,
+        job.how["decode"],
+        engine=asked.engine,
+        own_only={"--with": asked.ensemble, "--checkpoint": asked.checkpoint},
+        int8=asked.int8,
+        workers=asked.workers,
+        quiet=asked.quiet,
     )
-    shape = Shape(translator, **form)
-    chunks = source_chunks(None if quiet else translator, text, input, errors)
-    n_workers, chunks = shared_out(chunks, workers) if input else (1, chunks)
-    how["scored"] = shape.is_scored
-    if n_workers == 1:
-        found = translator.in_chunks(chunks, **how)
-    elif backend and backend.is_ready():
-        found = in_threads(translator, chunks, n_threads=2, **how)
-    else:
-        found = in_workers(runs, chunks, n_workers=n_workers, **loading, **how)
+    chunks = source_chunks(None if asked.quiet else translator, text, asked.input, asked.errors)
+    n_workers, chunks = shared_out(chunks, asked.workers) if asked.input else (1, chunks)
+    found = job.translations(translator, chunks, n_workers, backend)
     try:
-        write_lines(found, shape.lines, output, quiet=quiet)
+        write_lines(found, job.form_of(translator).lines, asked.output, quiet=asked.quiet)
     finally:
         if backend:
             backend.close()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TranslateLines:
-    """How another process translates lines as this one would: what is to be loaded there."""
+    """How this or another process translates lines: what is loaded there, and what it is told."""
 
     runs: list[str]
     loading: dict[str, Any]
     how: dict[str, Any]
     form: dict[str, bool]
 
-    def __call__(self) -> "Answer":
+    def translator(self) -> "Translator":
         from clearhead.tasks import Translator
 
-        translator = Translator.load(*self.runs, **self.loading)
-        shape = Shape(translator, **self.form)
+        return Translator.load(*self.runs, **self.loading)
+
+    def form_of(self, translator: "Translator") -> "LineForm":
+        return LineForm(translator, **self.form)
+
+    def __call__(self) -> "Answer":
+        translator = self.translator()
+        form = self.form_of(translator)
 
         def answer(lines: Sequence[str], first: int) -> list[str]:
-            found = translator.in_chunks([lines], scored=shape.is_scored, **self.how)
-            return [line for n, each in enumerate(found, first) for line in shape.lines(n, each)]
+            found = translator.in_chunks([lines], scored=form.is_scored, **self.how)
+            return [line for n, each in enumerate(found, first) for line in form.lines(n, each)]
 
         return answer
+
+    def translations(
+        self,
+        translator: "Translator",
+        chunks: Iterable[Sequence[str]],
+        n_workers: int,
+        backend: "CTranslate2 | WhereItPays | None",
+    ) -> "Iterator[Translation]":
+        """The translations of all lines, by this process, its threads or workers of its own."""
+        from clearhead.tasks.runs import in_threads, in_workers
+
+        how = self.how | {"scored": self.form_of(translator).is_scored}
+        if n_workers == 1:
+            return translator.in_chunks(chunks, **how)
+        if backend and backend.is_ready():
+            return in_threads(translator, chunks, n_threads=2, **how)
+        return in_workers(self.runs, chunks, n_workers=n_workers, **self.loading, **how)
 
 
 def shared_out(
@@ -187,7 +215,7 @@ def shared_out(
 
 
 @dataclass(frozen=True)
-class Shape:
+class LineForm:
     """How translations become lines."""
 
     translator: "Translator"
@@ -226,29 +254,29 @@ class Shape:
         return values | {"alternatives": others}
 
 
+Probabilities = Annotated[
+    bool,
+    typer.Option(
+        "--probabilities", help="After the label, a tab and each label with its probability."
+    ),
+]
+Top = Annotated[
+    int | None, typer.Option(min=1, help="The same for this many of the likeliest labels.")
+]
+
+
 def classify(
     run: Annotated[str, options.run_argument("a classifier")],
     text: options.Text = None,
+    *,
     input: options.Input = None,  # noqa: A002
-    probabilities: Annotated[
-        bool,
-        typer.Option(
-            "--probabilities", help="After the label, a tab and each label with its probability."
-        ),
-    ] = False,
-    top: Annotated[
-        int | None, typer.Option(min=1, help="The same for this many of the likeliest labels.")
-    ] = None,
+    probabilities: Probabilities = False,
+    top: Top = None,
     as_json: options.Json = False,
     errors: options.OnInvalid = "strict",
     checkpoint: options.Checkpoint = "",
     quiet: options.Quiet = False,
-    into: shards.Into = None,
-    shard: shards.ShardOf = "1/1",
-    join: shards.Join = False,
-    on: shards.On = "here",
-    address: shards.Address = "",
-    column: shards.Column = "",
+    parts: shards.Parts,
 ) -> None:
     """Label a text, or each line of stdin or files. Commas join several labels.
 
@@ -257,15 +285,11 @@ def classify(
     - `clearhead classify runs/intents "Where is my card?" --top 3`
     """
     n_shown = top if top is not None else None if probabilities else 0
-    if into:
+    if parts.into:
         form = {"n_shown": n_shown, "as_json": as_json}
-        corpus = shards.Corpus(
-            into=into,
-            shard=shard,
-            on=on,
-            address=address,
+        files = shards.ShardedFiles(
+            parts=parts,
             files=input or [],
-            column=column,
             errors=errors,
             runs=[run],
             checkpoint=checkpoint,
@@ -273,7 +297,7 @@ def classify(
             load=ClassifyLines(run, checkpoint, form),
             quiet=quiet,
         )
-        corpus.answer_or_join(join)
+        files.answer_or_join()
         return
     with options.busy(f"loading {run}"):
         from clearhead.tasks import Classifier
@@ -310,9 +334,7 @@ def label_line(found: "Classification", n_shown: int | None, as_json: bool) -> s
 
 
 def fill(
-    run: Annotated[
-        str, typer.Argument(metavar="RUN", help="The run folder of a masked-token model.")
-    ],
+    run: Annotated[str, options.run_argument("a masked-token model")],
     text: Annotated[
         str, typer.Argument(metavar="TEXT", help="Text with gaps, each two or more underscores.")
     ],
@@ -339,31 +361,46 @@ def fill(
         typer.echo(f"  gap {number}: {words}" if len(found.gaps) > 1 else f"  {words}")
 
 
-def embed(
-    run: Annotated[
-        str, options.run_argument("a model that reads: a sentence encoder, or any other")
-    ],
-    text: options.Text = None,
-    input: options.Input = None,  # noqa: A002
+@dataclass(frozen=True, kw_only=True)
+class Others:
+    """The texts that texts are compared with, if they are."""
+
     beside: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE", help="How alike each line is to that of the same number here."
         ),
-    ] = None,
+    ] = None
     among: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The lines of this file that are most like each text."),
-    ] = None,
-    n_best: Annotated[int, typer.Option(min=1, help="Lines of --among for each text.")] = 5,
+    ] = None
+    n_best: Annotated[int, typer.Option(min=1, help="Lines of --among for each text.")] = 5
+
+    def deciding(self) -> dict[str, Any]:
+        """All that decides the answers besides the run."""
+        files = {"beside": self.beside, "among": self.among}
+        digests = {name: path and digest_of(path) for name, path in files.items()}
+        return {"verb": "embed", "n_best": self.n_best, **digests}
+
+    def lines(self, errors: Literal["strict", "replace"]) -> list[str]:
+        from clearhead.data.lines import Lines
+
+        path = self.beside or self.among
+        return list(Lines([str(path)], errors)) if path else []
+
+
+def embed(
+    run: Annotated[
+        str, options.run_argument("a model that reads: a sentence encoder, or any other")
+    ],
+    text: options.Text = None,
+    *,
+    input: options.Input = None,  # noqa: A002
+    others: Others,
     errors: options.OnInvalid = "strict",
     checkpoint: options.Checkpoint = "",
-    into: shards.Into = None,
-    shard: shards.ShardOf = "1/1",
-    join: shards.Join = False,
-    on: shards.On = "here",
-    address: shards.Address = "",
-    column: shards.Column = "",
+    parts: shards.Parts,
 ) -> None:
     """Write a vector for a text, or for each line, as JSON; or how alike texts are.
 
@@ -373,23 +410,18 @@ def embed(
     - `clearhead embed runs/minilm --input a.txt --beside b.txt` (one number for each pair of lines)
     - `clearhead embed runs/minilm "Where is the station?" --among questions.txt`
     """
-    load = EmbedLines(run, checkpoint, beside=beside, among=among, n_best=n_best, errors=errors)
-    if into:
-        others = {"beside": beside and digest_of(beside), "among": among and digest_of(among)}
-        corpus = shards.Corpus(
-            into=into,
-            shard=shard,
-            on=on,
-            address=address,
+    load = EmbedLines(run, checkpoint, others, errors)
+    if parts.into:
+        files = shards.ShardedFiles(
+            parts=parts,
             files=input or [],
-            column=column,
             errors=errors,
             runs=[run],
             checkpoint=checkpoint,
-            options={"verb": "embed", "n_best": n_best, **others},
+            options=others.deciding(),
             load=load,
         )
-        corpus.answer_or_join(join)
+        files.answer_or_join()
         return
     with options.busy(f"loading {run}"):
         answer = load()
@@ -406,30 +438,28 @@ class EmbedLines:
 
     run: str
     checkpoint: str
-    beside: Path | None
-    among: Path | None
-    n_best: int
+    others: Others
     errors: Literal["strict", "replace"]
 
     def __call__(self) -> "Answer":
         from clearhead.tasks import Encoder
 
         encoder = Encoder.load(self.run, checkpoint=self.checkpoint)
-        others = lines_of(self.beside or self.among, self.errors)
+        asked, others = self.others, self.others.lines(self.errors)
 
         def answer(lines: Sequence[str], first: int) -> list[str]:
-            if self.among:
-                best = encoder.similarity(lines, others).topk(min(self.n_best, len(others)))
+            if asked.among:
+                best = encoder.similarity(lines, others).topk(min(asked.n_best, len(others)))
                 rows = zip(best.values.tolist(), best.indices.tolist(), strict=True)
                 found = (pair for row in rows for pair in zip(*row, strict=True))
                 return [f"{score:.4f}\t{others[place]}" for score, place in found]
-            if not self.beside:
+            if not asked.beside:
                 vectors = encoder.embed(lines).tolist()
                 return [json.dumps([round(value, 7) for value in vector]) for vector in vectors]
             pairs = others[first : first + len(lines)]
             if len(pairs) < len(lines):
                 raise DataError(
-                    f"{self.beside} has only {len(others):,} lines.", "Give pairs of lines."
+                    f"{asked.beside} has only {len(others):,} lines.", "Give pairs of lines."
                 )
             return [f"{score:.4f}" for score in encoder.likeness(lines, pairs).tolist()]
 
@@ -444,13 +474,6 @@ def digest_of(path: Path) -> str:
     if is_pipe(str(path)):
         raise DataError(f"{path} is not a file that can be read again.", "Save it to one.")
     return sha256_of(path)
-
-
-def lines_of(path: Path | None, errors: Literal["strict", "replace"]) -> list[str]:
-    from clearhead.data.lines import Lines
-
-    blocks = Lines([str(path)], errors).blocks() if path else ()
-    return [line for block in blocks for line in block.lines]
 
 
 def source_chunks(
