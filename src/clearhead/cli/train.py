@@ -12,7 +12,7 @@ from clearhead.cli import options
 from clearhead.errors import FolderError
 
 if TYPE_CHECKING:
-    from clearhead.tasks.fit import Request
+    from clearhead.tasks.fit import TrainingRequest
 
 
 def train(
@@ -79,7 +79,7 @@ def pretrain(
 
 def requested(
     files: list[str], into: Path | None, training: options.Training, **asked: Any
-) -> "Request":
+) -> "TrainingRequest":
     """What the options of training ask for."""
     from clearhead.config import assigned
     from clearhead.tasks.fit import request

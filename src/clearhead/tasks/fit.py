@@ -7,7 +7,7 @@ fit by name.
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,7 +65,7 @@ FEW_BATCHES = 64
 PER_TOKEN = {"tokens.weight", "source_tokens.weight", "head.tokens.weight", "head.bias"}
 
 
-class Request(NamedTuple):
+class TrainingRequest(NamedTuple):
     """What is to be trained: the name of its task, the settings given, the run folder."""
 
     task: str
@@ -85,7 +85,7 @@ def request(
     size: str | None = None,
     start: str | Path | None = None,
     settings: Given | None = None,
-) -> Request:
+) -> TrainingRequest:
     """What people ask for in their own words, as settings.
 
     In place of files there may be a run to go on with, or a TOML file of settings. The task is the
@@ -108,25 +108,30 @@ def request(
         "files": [*files] or [origin / file for file in data.files],
         "validation_files": [*validation] or [origin / file for file in data.validation_files],
     }
-    seen = {
-        name: [os.path.relpath(path, into) for path in each] for name, each in paths.items() if each
-    }
+    seen = {name: [os.path.relpath(path, into) for path in each] for name, each in paths.items()}
     train = {"budget": budget, "start": os.path.relpath(start, into) if start else None}
-    said: Given = {
-        "data": seen | ({"columns": list(columns)} if columns else {}),
-        "train": {name: value for name, value in train.items() if value is not None},
-        **({"size": size} if size else {}),
-    }
+    said: Given = {"data": what_is_given(seen | {"columns": list(columns)})}
+    said |= {"train": what_is_given(train), **what_is_given({"size": size or None})}
     given, run = layered(given, said, settings or {}), RunFolder(into)
-    if objective and objective not in OBJECTIVES:
+    if objective:
+        family = family_for(objective)
+        given = given if run.exists() else layered(given, {"model": {"family": family}})
+    asked: Given = {"task": task or given.get("task", "translation")}
+    known = Config(**asked) if task or not run.exists() else run.config()
+    return TrainingRequest(known.task, given, run.path)
+
+
+def what_is_given(values: Given) -> Given:
+    return {name: value for name, value in values.items() if value not in (None, [])}
+
+
+def family_for(objective: str) -> str:
+    """The family of models that is pre-trained with an objective."""
+    if objective not in OBJECTIVES:
         raise ConfigError(
             f"objective = {shown(objective)} is not known.", f"There are: {', '.join(OBJECTIVES)}."
         )
-    if objective and not run.exists():
-        given = layered(given, {"model": {"family": OBJECTIVES[objective]}})
-    asked: Given = {"task": task or given.get("task", "translation")}
-    known = Config(**asked) if task or not run.exists() else run.config()
-    return Request(known.task, given, run.path)
+    return OBJECTIVES[objective]
 
 
 def fit(
@@ -175,13 +180,7 @@ def go_on(
     """Train the run that is in the folder, from its newest checkpoint or from its beginning."""
     refuse_impossible(corpus.task, config)
     plan, made = folder.plan(), corpus.task(config, folder.tokenizers())
-    # a place in the data means nothing in other data; earlier versions named them otherwise
-    is_named = plan.examples.startswith(f"{STORE_FORMAT}-")
-    if is_named and plan.examples != corpus.fingerprint(made):
-        raise DataError(
-            f"The training examples are not those that {folder.path} was begun with.",
-            "Put the files back as they were, or train a new run with another --into.",
-        )
+    refuse_other_examples(folder, plan, corpus.fingerprint(made))
     seconds = None if plan.seconds is None else parse_budget(config.train.budget).seconds
     yield Plan(config, plan.total, seconds, plan.reasons)
     corpus.split()
@@ -193,15 +192,7 @@ def go_on(
         folder.write_plan(plan)
     if plan.baseline:
         yield Note(0, f"To beat: {plan.baseline}.")
-    torch.manual_seed(config.train.seed)
-    model = build(config.model)
-    is_begun = folder.checkpoints.newest() is not None  # it holds all that the other run gave
-    if not is_begun and (base := started_from(config.train.start, corpus.folder)):
-        inherited = inherit(model, base, made.tokenizers)
-        plan = plan.model_copy(update={"inherited": inherited})
-        yield Note(0, in_words(inherited))
-    if not is_begun and (fitted := made.begin(model, store)):
-        yield Note(0, fitted)
+    model, plan = yield from begun_model(folder, plan, made, store, corpus.folder)
     batches = made.batches(store)
     refuse_endless_updates(config.train, len(batches))
     with stop_on_signals() as stop:
@@ -221,6 +212,34 @@ def go_on(
             stop=stop,
         )
         yield from recorded(job, folder, plan, notes=about(made, store, validation))
+
+
+def refuse_other_examples(folder: RunFolder, plan: RunPlan, examples: str) -> None:
+    """Refuse to go on with other data, in which the place that was reached means nothing."""
+    is_named = plan.examples.startswith(f"{STORE_FORMAT}-")  # not so by earlier versions
+    if is_named and plan.examples != examples:
+        raise DataError(
+            f"The training examples are not those that {folder.path} was begun with.",
+            "Put the files back as they were, or train a new run with another --into.",
+        )
+
+
+def begun_model(
+    folder: RunFolder, plan: RunPlan, task: Task, store: Store, into: Path
+) -> Generator[Note, None, tuple[Model, RunPlan]]:
+    """A model with what is known before training, told of in notes; and the plan that says so."""
+    config = task.config
+    torch.manual_seed(config.train.seed)
+    model = build(config.model)
+    if folder.checkpoints.newest() is not None:  # it holds all that the other run gave
+        return model, plan
+    if base := started_from(config.train.start, into):
+        inherited = inherit(model, base, task.tokenizers)
+        plan = plan.model_copy(update={"inherited": inherited})
+        yield Note(0, told_inheritance(inherited))
+    if fitted := task.begin(model, store):
+        yield Note(0, fitted)
+    return model, plan
 
 
 def decided_for(task: str, given: Given, into: Path) -> Given:
@@ -248,25 +267,7 @@ def create(
     config = made.sized(store)
     refuse_endless_updates(config.train, len(made.batches(store)))
     corpus.progress("measuring this machine", 0, None)
-
-    def batches(batch_tokens: int) -> Batches[Any]:
-        changed = config.but(data=config.data.but(batch_tokens=batch_tokens))
-        return task(changed, tokenizers).batches(store)
-
-    plan = planned(
-        config,
-        decided,
-        n_tokens=made.n_predictions(store),
-        n_batches=lambda batch_tokens: len(batches(batch_tokens)),
-        speed=lambda model: measured_speed(
-            model,
-            config.train,
-            loss=made.loss,
-            batches=batches(config.data.batch_tokens),
-            device=device,
-        ),
-        world=world,
-    )
+    plan = measured_plan(task(config, tokenizers), decided, store, world=world, device=device)
     if not corpus.words.words:  # tokenizer and store were there already
         deque(corpus.training("reading"), maxlen=0)
     source, target = tokenizers
@@ -284,6 +285,32 @@ def create(
             n_examples=store.n_read,
             examples=store.fingerprint,
         ),
+    )
+
+
+def measured_plan(
+    task: Task, decided: Given, store: Store, *, world: int, device: torch.device
+) -> Plan:
+    """The plan that fits the budget, by the speed of this machine."""
+    config = task.config
+
+    def batches(batch_tokens: int) -> Batches[Any]:
+        changed = config.but(data=config.data.but(batch_tokens=batch_tokens))
+        return type(task)(changed, task.tokenizers).batches(store)
+
+    return planned(
+        config,
+        decided,
+        n_tokens=task.n_predictions(store),
+        n_batches=lambda batch_tokens: len(batches(batch_tokens)),
+        speed=lambda model: measured_speed(
+            model,
+            config.train,
+            loss=task.loss,
+            batches=batches(config.data.batch_tokens),
+            device=device,
+        ),
+        world=world,
     )
 
 
@@ -355,31 +382,23 @@ def extend(folder: RunFolder, config: Config) -> None:
     """Give a run that has ended a new course from its last weights, if more is asked of it."""
     if not has_ended(folder):
         return
-    plan, before, budget = folder.plan(), folder.config().train, parse_budget(config.train.budget)
-    last = next(
-        (line for line in reversed([*folder.log.lines()]) if line.get("kind") == "step"), None
+    afresh = (
+        f"Begin a new run with its weights: clearhead train FILES --from {folder.path} --into RUN"
     )
-    if last is None or not last["epoch"]:
+    steps = [line for line in folder.log.lines() if line.get("kind") == "step"]
+    if not steps or not steps[-1]["epoch"]:
         raise FolderError(
             f"{folder.log.path} tells of no step, so nobody knows how far {folder.path} has come.",
-            f"Begin a new run with its weights: clearhead train FILES --from {folder.path} --into RUN",
+            afresh,
         )
-    done, seconds = last["step"], max(1e-3, last["seconds"])
-    wanted = done
-    if config.train.max_steps != before.max_steps:
-        wanted, budget = config.train.max_steps or done, Budget()
-    elif budget.seconds is not None and budget.seconds > (plan.seconds or seconds):
-        wanted = done + max(1, round(done * (budget.seconds / seconds - 1)))
-    elif budget.steps or budget.epochs:
-        wanted = budget.steps or round((budget.epochs or 0) * done / last["epoch"])
+    plan, max_steps, done = folder.plan(), config.train.max_steps, steps[-1]["step"]
+    has_new_end = max_steps != folder.config().train.max_steps
+    budget = Budget(steps=max_steps) if has_new_end else parse_budget(config.train.budget)
+    wanted = steps_for(budget, plan, steps[-1])
     if wanted <= done:
         return
     if folder.checkpoints.newest() is None:
-        raise FolderError(
-            f"{folder.path} holds no checkpoint, so it cannot be trained on.",
-            f"Begin a new run with its weights: clearhead train FILES --from {folder.path} "
-            "--into RUN",
-        )
+        raise FolderError(f"{folder.path} holds no checkpoint, so it cannot be trained on.", afresh)
     folder.write_config(config.but(train=config.train.but(max_steps=wanted)))
     more = (
         f"from step {done:,} on: {wanted - done:,} more steps, with a learning rate that rises anew"
@@ -393,6 +412,16 @@ def extend(folder: RunFolder, config: Config) -> None:
             }
         )
     )
+
+
+def steps_for(budget: Budget, plan: RunPlan, last: dict[str, Any]) -> int:
+    """Updates in all that a budget is good for, at the pace up to the last one that was made."""
+    done, seconds = last["step"], max(1e-3, last["seconds"])
+    if budget.seconds is not None and budget.seconds > (plan.seconds or seconds):
+        return int(done + max(1, round(done * (budget.seconds / seconds - 1))))
+    if budget.steps or budget.epochs:
+        return budget.steps or round((budget.epochs or 0) * done / last["epoch"])
+    return int(done)
 
 
 def told_to_train_on(folder: RunFolder) -> str:
@@ -448,13 +477,8 @@ def recorded(job: Job, folder: RunFolder, plan: RunPlan, notes: list[Note]) -> I
                 folder.film.write(frame(job.model, filmed, report.step, report.loss))
             weights = gathered(job.model.state_dict()) if isinstance(report, Chosen) else {}
             if job.ranks.first:
-                if isinstance(report, Correction) and report not in job.corrections:
-                    made = (report.step, report.progress, report.steps)
-                    plan = plan.model_copy(update={"corrections": (*plan.corrections, made)})
-                    folder.write_plan(plan)
-                if isinstance(report, ThreadChange) and report not in job.thread_changes:
-                    change = report.step, report.threads
-                    plan = plan.model_copy(update={"threads": (*plan.threads, change)})
+                if changes := changes_of(plan, report, job):
+                    plan = plan.model_copy(update=changes)
                     folder.write_plan(plan)
                 if isinstance(report, Chosen):  # in the log when it is done: the run has ended
                     config = job.judge.calibrated(job.model.eval(), folder.config())
@@ -467,6 +491,16 @@ def recorded(job: Job, folder: RunFolder, plan: RunPlan, notes: list[Note]) -> I
         if job.ranks.first:
             folder.log.write({"kind": "notfinite", "text": error.whole})
         raise
+
+
+def changes_of(plan: RunPlan, report: Report, job: Job) -> dict[str, Any]:
+    """What a report changes in the plan, if it is not from before the run was resumed."""
+    if isinstance(report, Correction) and report not in job.corrections:
+        made = (report.step, report.progress, report.steps)
+        return {"corrections": (*plan.corrections, made)}
+    if isinstance(report, ThreadChange) and report not in job.thread_changes:
+        return {"threads": (*plan.threads, (report.step, report.threads))}
+    return {}
 
 
 def started_from(start: str, into: Path) -> RunFolder | None:
@@ -534,7 +568,7 @@ def inherit(model: Model, base: RunFolder, tokenizers: Tokenizers) -> Inheritanc
     )
 
 
-def in_words(inherited: Inheritance) -> str:
+def told_inheritance(inherited: Inheritance) -> str:
     """A sentence about the weights that a run begins with, and the parts of the model they are in."""
     told = []
     for what in ("taken", "left", "new"):

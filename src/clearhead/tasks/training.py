@@ -7,7 +7,7 @@ from typing import Any
 
 from clearhead.config import Given
 from clearhead.folder import RunFolder
-from clearhead.tasks.fit import Request, fit, request
+from clearhead.tasks.fit import TrainingRequest, fit, request
 from clearhead.tasks.runs import TASKS, load
 from clearhead.tasks.task import User
 from clearhead.training import Report, Stopped
@@ -93,7 +93,7 @@ def watch(
     return reports(request(files, into, **asked))
 
 
-def reports(asked: Request) -> Iterator[Plan | Report]:
+def reports(asked: TrainingRequest) -> Iterator[Plan | Report]:
     return fit(TASKS[asked.task], asked.given, asked.into)
 
 
