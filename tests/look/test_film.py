@@ -47,15 +47,17 @@ def train(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("task", FILES)
-def test_training_keeps_the_heads_at_every_validation(train, task, tmp_path):
+def test_training_keeps_the_heads_from_the_untrained_model_on(train, task, tmp_path):
     assert train(task) == 0
     film = film_of(RunFolder(tmp_path / "run").film.lines())
-    assert film.steps == (2, 4)
+    assert film.steps == (0, 2, 4)
+    assert film.losses[0] is None
+    assert all(film.losses[1:])
     both = "encoder.0.self", "decoder.0.self", "decoder.0.cross"
     alone = {"classification": ("encoder.0.self",), "writing": ("decoder.0.self",)}
     assert tuple(film.patterns) == alone.get(task, both)
     assert max(len(film.probe.source), len(film.probe.target)) in range(4, LONGEST + 1)
-    assert all(frames.shape[:2] == (2, 2) for frames in film.patterns.values())
+    assert all(frames.shape[:2] == (3, 2) for frames in film.patterns.values())
 
 
 def test_the_film_changes_nothing_in_training_and_can_be_left_out(train, tmp_path):

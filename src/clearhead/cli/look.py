@@ -258,7 +258,8 @@ def play_film(console: "Console", film: "Film", user: Any, head: str | None) -> 
     turning = film.turning_point(path, number)
     for place, (step, loss) in enumerate(zip(film.steps, film.losses, strict=True)):
         note = "  ← here it changed most" if place == turning else ""
-        title = f"step {step:,}, loss {loss:.3f}: {path}, head {number}{note}"
+        told = "untrained" if loss is None else f"loss {loss:.3f}"
+        title = f"step {step:,}, {told}: {path}, head {number}{note}"
         values = film.patterns[path][place, number]
         if place and console.is_terminal:  # each frame in the place of the one before
             time.sleep(SECONDS_PER_FRAME)

@@ -35,7 +35,8 @@ class Film:
 
     probe: Probe
     steps: tuple[int, ...]
-    losses: tuple[float, ...]
+    losses: tuple[float | None, ...]
+    """Those of validation; the untrained model of step 0 has not been validated."""
     patterns: Mapping[str, Float[np.ndarray, "F H T S"]]
 
     def turning_point(self, path: str, head: int) -> int:
@@ -44,7 +45,9 @@ class Film:
         return int(changes.argmax()) + 1 if len(changes) else 0
 
 
-def frame(model: Model, probes: Sequence[Probe], step: int, loss: float) -> dict[str, Any]:
+def frame(
+    model: Model, probes: Sequence[Probe], step: int, loss: float | None = None
+) -> dict[str, Any]:
     """The attention of all heads on all probes as it is now, as a line for a log."""
     was_training = model.training
     model.eval()
@@ -93,7 +96,7 @@ class StoredFrame(BaseModel):
 
     kind: Literal["frame"]
     step: Annotated[int, Field(ge=0, le=2**53)]
-    loss: float
+    loss: float | None
     probes: Annotated[tuple[StoredShot, ...], Field(max_length=100)]
 
 

@@ -471,6 +471,8 @@ def recorded(job: Job, folder: RunFolder, plan: RunPlan, notes: list[Note]) -> I
     yield from notes
     if filmed := probes(job):
         folder.film.cut(step)
+        if not step and not any(folder.film.lines()):  # the film begins with the untrained model
+            folder.film.write(frame(job.model, filmed, 0))
     try:
         for report in train(job):
             if isinstance(report, Validation) and filmed:
