@@ -6,6 +6,7 @@ import os
 import struct
 import xml.etree.ElementTree as ET
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from safetensors.numpy import load_file
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError
-from clearhead.look import export
+from clearhead.look import export, replayed
+from clearhead.look.edits import edits_of
 from clearhead.look.labelled import CELL, Heatmap, LabelledTensor
 from clearhead.model import Transformer
 
@@ -83,6 +85,27 @@ def test_summaries_are_of_what_they_sum_up(build):
     assert np.array_equal(
         values, np.take_along_axis(look.seen["decoder.0.ff.hidden"].numpy(), units, axis=1)
     )
+
+
+def certainty(look, said):
+    """The log-probability of what another look said."""
+    if look.classes:
+        return next(each.log_prob for each in look.verdict if each.text == said.verdict[0].text)
+    if look.target:
+        return look.log_prob
+    rows = list(look.gaps)
+    return look.logits.log_softmax(-1)[rows, said.logits[rows].argmax(-1)].sum().item()
+
+
+def test_a_silenced_head_costs_what_the_edit_takes_away(look):
+    found = look.silenced_heads()["attentions"]
+    assert set(found) == set(look.attentions)
+    source, target = ([token.id for token in side] for side in (look.source, look.target))
+    for path in look.attentions:
+        for head, lost in enumerate(found[path]["lost"]):
+            taps = edits_of([f"silence:{path}.{head}"], look.model.config).taps
+            without = replace(look, seen=replayed(look.model, source, target, taps))
+            assert lost == pytest.approx(certainty(look, look) - certainty(without, look), abs=2e-4)
 
 
 @pytest.mark.parametrize(("preset", "most"), [("tiny", 1_500_000), ("base", 7_600_000)])

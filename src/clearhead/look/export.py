@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.disk import make_folder, write_output
 from clearhead.look.edits import change
-from clearhead.look.labelled import axes_of
-from clearhead.look.reasons import removal
+from clearhead.look.labelled import as_batch, axes_of
+from clearhead.look.reasons import outputs, removal
 from clearhead.look.replay import Guess, Replay
 from clearhead.look.search import SearchTree
 from clearhead.look.words import word_places, word_texts
+from clearhead.model import Edit, Trace
 from clearhead.model.recurrent import GATES
 from clearhead.tensors import tensor_bytes
 
@@ -218,6 +220,45 @@ def without_words(look: Replay) -> list[dict[str, Any]]:
         {"text": text, "places": places, "prob": round(sure * math.exp(-less), 6)}
         for text, places, less in words
     ]
+
+
+@torch.inference_mode()
+def silenced_heads(look: Replay) -> dict[str, Any]:
+    """What the output owes to each head, told by silencing it: nothing where nothing was said.
+
+    `lost` is how much of the output's log-probability goes, `changed` how many of its `of` tokens
+    would not be the likeliest any more. All heads of an attention are silenced in one batch.
+    """
+    rows, said = outputs(look)
+    if look.target:  # the end of an output is a choice, too
+        rows, said = list(range(look.n_given, len(look.target))), look.predicted[look.n_given :]
+    if not rows or look.model.config.recurs:
+        return {}
+    ids = torch.tensor([token.id for token in said])
+
+    def judged(n: int, path: str = "") -> tuple[Tensor, Tensor]:
+        """Log-probability of what was said, and what is likeliest in its places, n times."""
+        heard = 1 - torch.eye(n, device=look.model.device)[..., None, None]  # (H, H, 1, 1)
+        tap = f"{path}.z"
+        earlier: Edit = look.taps.get(tap, lambda z: z)
+        edits = {**look.taps, tap: lambda z: heard * earlier(z)} if path else look.taps
+        sides = ([token.id for token in side] for side in (look.source, look.target))
+        batch = as_batch(look.model, *sides)
+        wide = [each if each is None else each.expand(n, -1) for each in batch]
+        logits = look.model(*wide, tap=Trace(edits)).float().cpu()
+        logits = logits[:, None] / look.temperature if look.classes else logits[:, rows]
+        logs = F.logsigmoid(logits) if look.several else logits.log_softmax(dim=-1)
+        return logs[:, range(len(ids)), ids].sum(dim=1), logits.argmax(dim=-1)
+
+    whole, best = judged(1)
+    found = {}
+    for path in look.attentions:
+        without, others = judged(look.model.config.n_heads, path)
+        found[path] = {
+            "lost": [round(lost, 6) for lost in (whole - without).tolist()],
+            "changed": (others != best).sum(dim=1).tolist(),
+        }
+    return {"of": len(ids), "attentions": found}
 
 
 def model(look: Replay) -> dict[str, Any]:

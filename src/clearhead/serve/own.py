@@ -142,6 +142,8 @@ class LookRequest(Asked):
     before: Texts = []
     """Earlier turns of a conversation."""
     film: bool = False
+    heads: bool = False
+    """Also silence each head in turn, and tell what the output loses."""
     checkpoint: Annotated[str, Field(pattern=r"^(last|[0-9]{1,12})?$")] = ""
     beam: Annotated[int, Field(ge=1, le=LIMITS.beam)] | None = None
     max_length: Annotated[int, Field(ge=1, le=200)] | None = None
@@ -377,8 +379,8 @@ def looked(user: User, run: ServedRun, asked: LookRequest) -> bytes:
         found = user.look(asked.text, asked.target, asked.edits, **options)
     if asked.film:
         found = replace(found, film=film_of(run.folder.film.lines()))
-    values = found.tensors()
-    return tensor_bytes(values, {"look": json.dumps(found.meta(), allow_nan=False)})
+    told = found.meta() | ({"heads": found.silenced_heads()} if asked.heads else {})
+    return tensor_bytes(found.tensors(), {"look": json.dumps(told, allow_nan=False)})
 
 
 def run_told(run: ServedRun) -> dict[str, Any]:
