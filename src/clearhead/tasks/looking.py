@@ -5,7 +5,7 @@ Decode as always, then see the finished output go through the model once more.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, replace
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any
 
 from clearhead.config import DecodeConfig
@@ -14,6 +14,7 @@ from clearhead.errors import TextError
 from clearhead.look import Look, SearchTree, Token, replayed, search_tree, tokens
 from clearhead.look.edits import Edits, edits_of
 from clearhead.look.film import LONGEST, Probe
+from clearhead.look.search import Recorded
 from clearhead.model import Edit, Model, Trace
 from clearhead.text import PAD, Tokenizer
 from clearhead.training import Job
@@ -109,13 +110,20 @@ def decoded_with_tree(
     if not record:
         return found, None
     end = [search.get("end", tokenizer.end)] if found.finished else []
+    (prefix,) = search.get("prefixes") or [()]
+    sums = accumulate(found.log_probs)
+    steps: list[list[Recorded]] = [
+        [(0, 0, token, log_prob, total, "kept")]
+        for token, log_prob, total in zip(prefix, found.log_probs, sums, strict=False)
+    ]
+    steps += [list(map(astuple, candidates)) for candidates in record[0]]
     tree = search_tree(
-        [[astuple(candidate) for candidate in candidates] for candidates in record[0]],
+        steps,
         [*found.ids, *end],
         spell=tokenizer.tokens,
         width=options.beam,
         penalty=(options.penalty, options.length_penalty),
-        divisors=[Ranking(options).penalty(number + 1) for number in range(len(record[0]))],
+        divisors=[Ranking(options).penalty(number + 1) for number in range(len(steps))],
     )
     return found, tree
 

@@ -310,9 +310,13 @@ class Translator(User):
         target: str | None = None,
         edit: Asked = None,
         decode: DecodeConfig | None = None,
+        prefix: Sequence[int] = (),
         **options: Any,
     ) -> Look:
-        """Every number behind a translation, or a given one; edits change the model inside."""
+        """Every number behind a translation, or a given one; edits change the model inside.
+
+        A translation may have to begin with a `prefix` of ids.
+        """
         self.refuse_too_long(text)
         look = look_at_writing(
             self.flat[0],
@@ -323,6 +327,7 @@ class Translator(User):
             task="translation",
             target=None if target is None else self.target.encode(target),
             edit=edit,
+            prefixes=[prefix] if prefix else None,
         )
         if len(self.models) == 1:
             return look
