@@ -133,10 +133,18 @@ class AlternativesRequest(Asked):
     n: Annotated[int, Field(ge=1, le=8)] = LIMITS.alternatives
 
 
+class AlignRequest(Asked):
+    text: Text
+    target: Text
+    """A translation, or as much of it as is written."""
+
+
 class LookRequest(Asked):
     text: Text
     target: Text | None = None
     """Another output than the model's own."""
+    prefix_ids: Ids = []
+    """Tokens that a translation begins with: to go on from a word that the search had dropped."""
     edits: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=20)] = []
     """What to break: no-positions, silence:decoder.1.cross.3 …"""
     before: Texts = []
@@ -366,7 +374,7 @@ def at_checkpoint(path: Path, checkpoint: str) -> User:
 def looked(user: User, run: ServedRun, asked: LookRequest) -> bytes:
     """A look as one safetensors file; its metadata hold the JSON under the name look."""
     user = at_checkpoint(run.folder.path, asked.checkpoint) if asked.checkpoint else user
-    options = {
+    options: dict[str, Any] = {
         name: value
         for name in ("beam", "max_length", "seed", "temperature")
         if (value := getattr(asked, name)) is not None
@@ -376,6 +384,9 @@ def looked(user: User, run: ServedRun, asked: LookRequest) -> bytes:
     elif isinstance(user, Chatbot):
         found = user.look(asked.text, asked.target, asked.edits, before=asked.before, **options)
     else:
+        if isinstance(user, Translator):
+            refuse_ids(asked.prefix_ids, user)
+            options["prefix"] = asked.prefix_ids
         found = user.look(asked.text, asked.target, asked.edits, **options)
     if asked.film:
         found = replace(found, film=film_of(run.folder.film.lines()))
@@ -533,6 +544,17 @@ def routes(work: Work) -> APIRouter:
 
         run = shelf.named(asked.run, "alternatives")
         return {"alternatives": await work.answer(request, run, job)}
+
+    @api.post("/align")
+    async def align(asked: AlignRequest, request: Request) -> dict[str, Any]:
+        """Which source word each word was made from, while a translation is still being written."""
+
+        def job(user: User, _: Ticket) -> dict[str, Any] | None:
+            assert isinstance(user, Translator), "the run can translate"
+            return aligned(user, asked.text, asked.target)
+
+        run = shelf.named(asked.run, "translate")
+        return {"alignment": await work.answer(request, run, job)}
 
     @api.post(
         "/look",

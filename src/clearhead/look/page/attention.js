@@ -221,14 +221,29 @@ export class Attention {
     });
   }
 
+  /** How much of a head's attention follows the links of the alignment. */
+  links(head) {
+    const { alignment } = this.trace.meta;
+    if (!alignment || this.node.queries === this.node.keys) return 0;
+    const { weights, source_places: read, target_places: written } = alignment,
+      own = this.weights(head);
+    const shares = written.flatMap((rows, i) => {
+      const best = read[weights[i].indexOf(Math.max(...weights[i]))] ?? [];
+      return rows.map((q) => sum(best.map((k) => own[q * this.nk + k])));
+    });
+    return mean(shares);
+  }
+
   /**
-   * What a head does, in numbers between 0 and 1, and a word for it where one number stands out.
+   * What a head does, in numbers between 0 and 1, and a word for it; `favourite` is the key that is
+   * looked at most.
    */
   traits(head) {
     const { nq, nk } = this,
       w = this.weights(head),
       own = this.node.queries === this.node.keys;
-    const traits = { entropy: 0, itself: 0, previous: 0, next: 0, special: 0 };
+    const traits = { entropy: 0, itself: 0, previous: 0, next: 0, special: 0, near: 0 };
+    const seen = new Float64Array(nk); // how much each key is looked at, by those who may
     for (let i = 0; i < nq; i++) {
       let entropy = 0,
         open = 0;
@@ -237,6 +252,8 @@ export class Attention {
         if (x > 0) entropy -= x * Math.log2(x);
         if (!this.masked(i, j, head)) open += 1;
         if (this.keys[j]?.special) traits.special += x / nq;
+        if (own && Math.abs(i - j) <= 2) traits.near += x / nq;
+        seen[j] += x / nq;
       }
       traits.entropy += (open > 1 ? entropy / Math.log2(open) : 0) / nq;
       if (own) {
@@ -247,16 +264,22 @@ export class Attention {
     }
     const norms = this.trace.tensor(`${this.id}.head_norms`);
     if (norms) traits.norm = mean(norms.data.subarray(head * nq, (head + 1) * nq));
-    return { ...traits, badge: badge(traits) };
+    const most = Math.max(...seen);
+    traits.links = this.links(head);
+    return { ...traits, favourite: seen.indexOf(most), badge: badge(traits, most) };
   }
 }
 
-function badge({ itself, previous, next, special, entropy }) {
-  const [name, share] = Object.entries({ itself, previous, next, special }).sort(
+/** The word for a head; `most` is the share of the key that is looked at most. */
+function badge({ itself, previous, next, special, links, near, entropy }, most) {
+  const [name, share] = Object.entries({ itself, previous, next, special, links }).sort(
     (a, b) => b[1] - a[1],
   )[0];
   if (share > 0.5) return name;
-  return entropy > 0.85 ? "broad" : entropy < 0.25 ? "sharp" : "";
+  if (entropy > 0.85) return "broad";
+  if (most > 0.4) return "one";
+  if (near > 0.7) return "near";
+  return entropy < 0.25 ? "sharp" : "some";
 }
 
 /**

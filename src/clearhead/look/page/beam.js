@@ -11,8 +11,11 @@ import { bare, guessed, short } from "./words.js";
 const TALL = 34;
 const ENDS = { pruned: " ×", finished: " ■" };
 
-/** A heading and the tree; `pick` is told of the node that is clicked, as "step.index". */
-export function beamTree(beam, now, pick, room) {
+/**
+ * A heading and the tree; `pick` is told of the node that is clicked, as "step.index". `goOn` begins
+ * with the words up to a node and lets the model go on; the first `nGiven` were such words.
+ */
+export function beamTree(beam, now, pick, { room, goOn, nGiven = 0 }) {
   const tallest = Math.max(...beam.steps.map((nodes) => nodes.length)),
     wide = Math.max(86, Math.min(128, (room - 20) / beam.steps.length)),
     width = beam.steps.length * wide + 14,
@@ -25,7 +28,8 @@ export function beamTree(beam, now, pick, room) {
   beam.steps.forEach((nodes, depth) =>
     nodes.forEach((node, index) => {
       const name = `${depth}.${index}`;
-      const state = won(depth, index) ? `${node.state} won` : node.state;
+      const fate = won(depth, index) ? `${node.state} won` : node.state;
+      const state = depth < nGiven ? `${fate} given` : fate;
       const kind = now.beam === name ? `${state} chosen` : state;
       if (depth && node.parent !== null && node.parent >= 0) {
         const from = [x(depth - 1) + wide - 32, y(node.parent) - 4],
@@ -77,9 +81,10 @@ export function beamTree(beam, now, pick, room) {
     h(
       "p.hint",
       "Below each word, the sum of logarithms so far. Faint words marked × were dropped, " +
-        "■ ends a sentence; " +
-        "the strong line won. Choose a word to see its score.",
+        "■ ends a sentence; the strong line won. Choose a word to see its score" +
+        (goOn ? ", and to go on from it." : "."),
     ),
+    goOn ? goingOn(beam, now.beam, goOn, nGiven) : "",
     h(
       "div.scroller",
       { tabindex: 0, role: "group", "aria-label": "search tree" },
@@ -94,31 +99,59 @@ export function beamTree(beam, now, pick, room) {
   ];
 }
 
-/** The words on the way to a node, and its score taken apart. */
-export function nodeLedger(beam, name) {
+/** The nodes on the way to one, itself included; none, where there is no such node. */
+function wayTo(beam, name) {
   const [depth, index] = name.split(".").map(Number),
-    node = beam.steps[depth]?.[index];
-  if (!node) return null;
-  const way = [];
+    way = [];
   for (
     let d = depth, i = index;
     d >= 0 && beam.steps[d]?.[i];
     i = beam.steps[d].at(i).parent, d -= 1
   )
     way.unshift(beam.steps[d][i]);
+  return way;
+}
+
+function spelled(way) {
+  const text = way.map((one) => one.text.replace(/^[▁Ġ]/, " ")).join("");
+  return short(text.trim(), 300);
+}
+
+/** What goes on from the chosen node, and back to what the model would say by itself. */
+function goingOn(beam, name, goOn, nGiven) {
+  const way = wayTo(beam, name),
+    ended = way.at(-1)?.state === "finished";
+  return h(
+    "div.going-on",
+    way.length
+      ? [
+          h("b.way", { dir: "auto" }, bdi(spelled(ended ? way.slice(0, -1) : way)), ended ? "" : " …"),
+          ended
+            ? h("span.hint", "This one has come to its end.")
+            : h(
+                "button.pill.strong",
+                { onclick: () => goOn(way.map(({ id }) => id)) },
+                "Go on from here",
+              ),
+        ]
+      : h("span.hint", "No word is chosen yet."),
+    nGiven
+      ? h("button.pill", { onclick: () => goOn([]) }, "Let it begin by itself again")
+      : "",
+  );
+}
+
+/** The words on the way to a node, and its score taken apart. */
+export function nodeLedger(beam, name) {
+  const way = wayTo(beam, name),
+    node = way.at(-1),
+    depth = way.length - 1;
+  if (!node) return null;
   return h(
     "div",
     h(
       "p.cell-name",
-      bdi(
-        short(
-          way
-            .map((one) => one.text.replace(/^[▁Ġ]/, " "))
-            .join("")
-            .trim(),
-          300,
-        ),
-      ),
+      bdi(spelled(way)),
       h(
         "small",
         `step ${depth + 1}, rank ${node.rank + 1}: ${node.state}${node.why ? `, ${node.why}` : ""}`,

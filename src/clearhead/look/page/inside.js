@@ -46,8 +46,8 @@ export class Inside {
   }
 
   /** The address of a look at something. */
-  link({ run, text, edits = "" }) {
-    return written({ ...DEFAULTS, view: "sentence", run, text, edits });
+  link({ run, text, edits = "", prefix = "" }) {
+    return written({ ...DEFAULTS, view: "sentence", run, text, edits, prefix });
   }
 
   /** Where the visitor was, or the beginning. */
@@ -58,7 +58,7 @@ export class Inside {
   /** Shows what the address tells. */
   open(main) {
     main.replaceChildren(this.element);
-    const { run: name, text, edits } = parsed(location.hash);
+    const { run: name, text, edits, prefix } = parsed(location.hash);
     const run = this.runs.find((one) => one.name === name) ?? this.recipeRun ?? this.runs[0];
     if (!run) {
       this.element.replaceChildren(h("p.lead.use", "No loaded run has weights to look into."));
@@ -69,6 +69,7 @@ export class Inside {
       run: run.name,
       text: text || (same ? this.recipe.text : (STANDARD[run.task] ?? "Hello.")),
       edits: text || !same ? edits : this.recipe.edits,
+      prefix: text || !same ? prefix : this.recipe.prefix,
     };
     if (JSON.stringify(wanted) !== JSON.stringify(this.recipe)) this.load(wanted);
     else this.page?.redraw();
@@ -85,7 +86,8 @@ export class Inside {
   }
 
   ask(changes) {
-    const next = { ...this.recipe, ...changes };
+    const fresh = changes.text === undefined ? {} : { prefix: "" };
+    const next = { ...this.recipe, ...fresh, ...changes };
     if (!next.text.trim() || JSON.stringify(next) === JSON.stringify(this.recipe)) return;
     this.load(next);
   }
@@ -98,13 +100,20 @@ export class Inside {
     this.root.classList.add("asking");
     if (!this.page) this.root.replaceChildren(h("p.hint.use", "Following every number …"));
     try {
-      const body = { run: recipe.run, text: recipe.text, edits: listOf(recipe.edits) };
+      const prefix = idsOf(recipe.prefix);
+      const given = { run: recipe.run, text: recipe.text, edits: listOf(recipe.edits) };
+      const body = prefix.length ? { ...given, prefix_ids: prefix } : given;
       const run = this.runs.find((one) => one.name === recipe.run);
       const film = run.checkpoints.length > 0;
       const trace = await look({ ...body, film }, aborter.signal).catch((error) => {
         if (film && error.status === 400) return look(body, aborter.signal);
         throw error;
       });
+      // what each head is worth is measured when somebody looks at heads
+      trace.silence = async () => (await look({ ...body, heads: true })).meta.heads;
+      trace.nGiven = prefix.length;
+      if (run.can.includes("translate"))
+        trace.goOn = (ids) => this.ask({ prefix: ids.join(" ") });
       this.show(trace, recipe);
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -123,10 +132,11 @@ export class Inside {
     const before = this.page?.state.now ?? parsed(location.hash);
     const keep = { view: before.view, stop: before.stop, sort: before.sort, mix: before.mix };
     this.page?.close();
-    const { run, text, edits } = recipe;
+    const { run, text, edits, prefix } = recipe;
     const hash = parsed(location.hash);
-    const given = hash.text === text && hash.run === run ? hash : { ...DEFAULTS, ...keep };
-    history.replaceState(null, "", written({ ...given, run, text, edits }));
+    const same = hash.text === text && hash.run === run && hash.prefix === prefix;
+    const given = same ? hash : { ...DEFAULTS, ...keep };
+    history.replaceState(null, "", written({ ...given, run, text, edits, prefix }));
     this.drawBar(recipe);
     this.page = showTrace(trace, this.root, {
       owns: (hash) => !this.app.foreign(hash),
@@ -149,7 +159,7 @@ export class Inside {
           run,
           (name) => {
             const { task } = this.runs.find((one) => one.name === name);
-            this.load({ run: name, text: STANDARD[task] ?? text, edits: "" });
+            this.load({ run: name, text: STANDARD[task] ?? text, edits: "", prefix: "" });
           },
         ),
         this.input,
@@ -192,6 +202,10 @@ export class Inside {
       ),
     );
   }
+}
+
+function idsOf(prefix) {
+  return (prefix.match(/\d+/g) ?? []).map(Number);
 }
 
 function listOf(edits) {

@@ -311,7 +311,7 @@ export class Page {
     this.title.textContent = kind.title;
     this.lead.textContent = kind.leadFor(this.trace) ?? "";
     this.heading.hidden = Boolean(kind.whole);
-    this.words.hidden = kind.id === "sentence";
+    this.words.hidden = Boolean(kind.ownWords);
     document.title = `${kind.title} · ${short(bare(this.trace.meta.input ?? ""), 40)}`;
     this.body.replaceChildren(this.view.element);
     this.view.opened?.();

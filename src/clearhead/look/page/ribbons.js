@@ -26,17 +26,20 @@ export class Ribbons {
 
   /**
    * {columns, rows, weights}: source words, output words [{text, doubt}], a weight for each pair.
-   * `chosen` is {side, place} or null; output words from `until` on are not written yet.
+   * `chosen` is {side, place} or null; output words from `until` on are not written yet. Of words
+   * that are `growing`, those that stood there before stay still.
    */
-  show({ columns, rows, weights, chosen = null, until = Infinity }) {
+  show({ columns, rows, weights, chosen = null, until = Infinity, growing = false }) {
     const fresh = this.key !== JSON.stringify([columns, rows]);
+    const before = growing ? (this.shown?.rows ?? []) : rows;
+    const changed = before.findIndex(({ text }, i) => text !== rows[i]?.text);
     this.shown = { columns, rows, weights, until };
     this.chosen = chosen;
     if (fresh) {
       this.key = JSON.stringify([columns, rows]);
       this.sides.source.replaceChildren(...columns.map((one, i) => this.word("source", one, i)));
       this.sides.target.replaceChildren(...rows.map((one, i) => this.word("target", one, i)));
-      this.newest = Math.min(until, rows.length);
+      this.newest = Math.min(until, changed < 0 ? before.length : changed);
     }
     this.draw();
   }

@@ -10,6 +10,7 @@ export const DEFAULTS = Object.freeze({
   run: "",
   text: "",
   edits: "",
+  prefix: "",
   // a cell of attention; -1 is the strongest
   block: "",
   head: -1,
@@ -26,7 +27,7 @@ export const DEFAULTS = Object.freeze({
   // a layer; heads together; the order of heads
   layer: "",
   mix: "",
-  sort: "layer",
+  sort: "cost",
   // how words are aligned
   aligner: "auto",
   words: true,

@@ -6,7 +6,10 @@
 import { attentionOf } from "./attention.js";
 import { h } from "./dom.js";
 
-/** A view has a static `id`, `title` and `lead`, an `element`, `update(now)` and `table(now)`. */
+/**
+ * A view has a static `id`, `title` and `lead`, an `element`, `update(now)` and `table(now)`; with
+ * `ownWords` it shows its sentence itself.
+ */
 export class View {
   /** Whether a trace has what the view shows. */
   static available() {
@@ -77,4 +80,11 @@ export class View {
   drawn() {
     return null;
   }
+}
+
+/** Puts what a wall's chosen button shows beside the wall; on a phone below the button itself. */
+export function beside(wall, preview, body) {
+  const chosen = wall.querySelector("[aria-pressed=true]");
+  if (innerWidth < 900 && chosen) (chosen.closest(".thumbs") ?? chosen).after(preview);
+  else body.append(preview);
 }

@@ -165,21 +165,35 @@ export class TranslateTab extends Tab {
           tokens.push(...data.tokens);
           said += data.text;
         }
-        if (event === "done") this.finish(data, text);
-        else this.draw(tokens, said, true);
+        if (event === "done") {
+          this.following = null;
+          this.finish(data, text);
+        } else {
+          this.draw(tokens, said, true);
+          this.follow({ text, said, signal });
+        }
       }
     });
   }
 
-  finish(found, text) {
-    this.alignment = found.alignment;
-    this.draw(found.tokens, found.text, false);
-    this.picture.hidden = !this.alignment || !this.words.length || this.words.length > 40;
-    if (!this.picture.hidden) {
-      const { source, target, weights } = this.alignment;
-      const rows = target.map((word, i) => ({ text: word, doubt: this.words[i]?.prob < 0.5 }));
-      this.ribbons.show({ columns: source.map((word) => ({ text: word })), rows, weights });
+  /** Ribbons to what is written so far; the newest state is asked for when the last has come. */
+  async follow(state) {
+    const waits = this.following;
+    this.following = state;
+    if (waits) return;
+    for (let asked = null; this.following && this.following !== asked; ) {
+      asked = this.following;
+      const body = { run: this.run.name, text: asked.text, target: asked.said };
+      const { alignment } = await post("/api/align", body, asked.signal).catch(() => ({}));
+      if (!this.following || asked.signal.aborted) break;
+      if (alignment) this.join(alignment, true);
     }
+    this.following = null;
+  }
+
+  finish(found, text) {
+    this.draw(found.tokens, found.text, false);
+    this.join(found.alignment, false);
     this.after.replaceChildren(
       this.notes(found.notes),
       found.score === null || found.score === undefined
@@ -189,7 +203,19 @@ export class TranslateTab extends Tab {
     );
   }
 
+  /** Both texts with ribbons between them, where they are not too long. */
+  join(alignment, growing) {
+    this.alignment = alignment;
+    this.picture.hidden = !alignment || !this.words.length || this.words.length > 40;
+    if (this.picture.hidden) return;
+    const { source, target, weights } = alignment;
+    const rows = target.map((word, i) => ({ text: word, doubt: this.words[i]?.prob < 0.5 }));
+    const columns = source.map((word) => ({ text: word }));
+    this.ribbons.show({ columns, rows, weights, growing });
+  }
+
   draw(tokens, text, growing) {
+    this.output.classList.toggle("growing", growing && tokens.length > 0);
     this.tokens = tokens;
     this.words = spelledWords(tokens, text);
     if (!this.words.length) return this.output.replaceChildren(bdi(text));

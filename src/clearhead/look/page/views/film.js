@@ -2,13 +2,16 @@
 
 import { h, number, slider, svg } from "../dom.js";
 import { Matrix, thumbnail } from "../matrix.js";
-import { View } from "../view.js";
+import { View, beside } from "../view.js";
 import { blockName, guessed, headName } from "../words.js";
 
 export class FilmView extends View {
   static id = "film";
   static title = "Film";
-  static lead = "The same sentence at every checkpoint of the training. Watch the heads form.";
+  static ownWords = true;
+  static lead =
+    "One sentence of the validation text, again and again during the training. Watch the heads " +
+    "form, from the untrained model to the one you have.";
 
   static available({ meta, header }) {
     const paths = Object.keys(header);
@@ -20,27 +23,26 @@ export class FilmView extends View {
     const { steps } = this.meta.film;
     this.control = slider(
       "Checkpoint",
-      { min: 0, max: steps.length - 1, value: state.now.frame, text: (i) => `step ${steps[i]}` },
+      { min: 0, max: steps.length - 1, value: state.now.frame, text: (i) => this.told(i) },
       (frame) => state.set({ frame }),
     );
     this.play = h("button.pill", { onclick: () => this.toggle() }, "▶ Play");
     this.curve = h("div.curve");
-    this.wall = h("div.wall");
+    this.wall = h("div.wall.film-wall");
     this.name = h("h2");
+    this.hint = h("p.hint", "Rows are the tokens that look, columns what they look at.");
     this.large = new Matrix({ pick: () => {}, keys: false, cell: [14, 36, 28] });
     this.blocks = Object.keys(trace.header)
       .filter((path) => path.startsWith("film."))
       .map((path) => path.slice(5))
-      .sort((a, b) => b.split(".")[0].localeCompare(a.split(".")[0]) || a.localeCompare(b));
+      .sort((a, b) => kind(a).localeCompare(kind(b)) || a.localeCompare(b));
+    this.preview = h("section.preview", this.name, this.hint, this.large.element, this.curve);
+    this.body = h("div.heads-body", this.wall, this.preview);
     this.element = h(
       "div.film",
       h("div.film-text", this.sentence("source"), this.sentence("target")),
       this.tools,
-      h(
-        "div.heads-body",
-        this.wall,
-        h("section.preview", this.name, this.large.element, this.curve),
-      ),
+      this.body,
     );
     this.tools.append(this.play, this.control);
   }
@@ -80,14 +82,19 @@ export class FilmView extends View {
     this.play.textContent = "▶ Play";
   }
 
-  update({ frame }) {
+  /** A frame in words. */
+  told(i) {
     const { steps, loss } = this.meta.film,
-      range = this.control.querySelector("input");
-    range.value = frame;
-    this.control.querySelector("output").textContent =
-      `step ${steps[frame]}${loss ? `, loss ${number(loss[frame], 2)}` : ""}`;
-    this.curve.replaceChildren(...(loss?.length > 1 ? [this.drawCurve(steps, loss, frame)] : []));
+      wrong = loss?.[i];
+    if (!steps[i]) return "untrained: before the first step";
+    return `step ${steps[i]}${Number.isFinite(wrong) ? `, loss ${number(wrong, 2)}` : ""}`;
+  }
+
+  update({ frame }) {
+    this.control.moveTo(frame);
+    this.curve.replaceChildren(this.drawCurve(frame));
     this.wall.replaceChildren(...this.blocks.map((id) => this.row(id, frame)));
+    beside(this.wall, this.preview, this.body);
     this.drawLarge(frame);
   }
 
@@ -124,7 +131,7 @@ export class FilmView extends View {
             thumbnail(
               this.frame(id, head, frame),
               "weight",
-              heads > 4 ? 58 : 84,
+              heads > 4 ? 44 : 52,
               undefined,
               [0, 1],
             ),
@@ -141,44 +148,58 @@ export class FilmView extends View {
     const named = (side) => film[side]?.map((raw) => guessed({ text: raw })) ?? [];
     const drawn = this.frame(id, head, frame);
     const fits = (names, count) => (names.length >= count ? names.slice(0, count) : undefined);
-    const own = id.startsWith("encoder") ? named("source") : named("target");
+    const reads = id.startsWith("encoder");
+    const own = named(reads ? "source" : "target");
     const seen = id.endsWith("cross") ? named("source") : own;
+    const asking = reads ? own : own.map((word) => `after ${word}`);
     this.name.textContent = `${blockName(id)}, ${headName(head)}`;
     this.large.show({
       ...drawn,
       kind: "weight",
       range: [0, 1],
-      rowLabels: fits(own, drawn.rows),
+      rowLabels: fits(asking, drawn.rows),
       columnLabels: fits(seen, drawn.columns),
       label: this.name.textContent,
     });
   }
 
-  drawCurve(steps, loss, frame) {
-    const low = Math.min(...loss),
-      high = Math.max(...loss),
-      x = (i) => 10 + (420 * steps[i]) / steps.at(-1),
-      y = (value) => 90 - (75 * (value - low)) / (high - low || 1);
-    const path = loss
-      .map((value, i) => `${i ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`)
+  /** The loss over the steps; an untrained model has none yet. */
+  drawCurve(frame) {
+    const { steps, loss } = this.meta.film;
+    const known = steps.flatMap((step, i) => (Number.isFinite(loss?.[i]) ? [[step, loss[i]]] : []));
+    if (known.length < 2) return "";
+    const values = known.map(([, value]) => value),
+      [low, high] = [Math.min(...values), Math.max(...values)],
+      x = (step) => 44 + (386 * step) / steps.at(-1),
+      y = (value) => 96 - (78 * (value - low)) / (high - low || 1);
+    const path = known
+      .map(([step, value], i) => `${i ? "L" : "M"}${x(step).toFixed(1)} ${y(value).toFixed(1)}`)
       .join("");
+    const wrong = loss[frame];
     return svg(
       "svg",
       {
-        viewBox: "0 0 440 100",
+        viewBox: "0 0 440 122",
         role: "img",
         "aria-label": `loss from ${number(high, 2)} to ${number(low, 2)}`,
       },
+      [low, high].map((value) => [
+        svg("line.axis", { x1: 44, x2: 430, y1: y(value), y2: y(value) }),
+        svg("text", { x: 38, y: y(value) + 4, "text-anchor": "end" }, number(value, 2)),
+      ]),
+      svg("text", { x: 44, y: 116 }, "loss of validation"),
+      svg("text", { x: 430, y: 116, "text-anchor": "end" }, `step ${steps.at(-1)}`),
+      svg("line.here", { x1: x(steps[frame]), x2: x(steps[frame]), y1: 10, y2: 98 }),
       svg(
         "g.wave.sine",
         svg("path", { d: path }),
-        svg("circle", { cx: x(frame), cy: y(loss[frame]), r: 5 }),
+        Number.isFinite(wrong) ? svg("circle", { cx: x(steps[frame]), cy: y(wrong), r: 5 }) : "",
       ),
     );
   }
 
   say({ frame }) {
-    return `checkpoint at step ${this.meta.film.steps[frame]}`;
+    return this.told(frame);
   }
 
   table() {
@@ -187,7 +208,12 @@ export class FilmView extends View {
       caption: "checkpoints",
       rows: steps.map(String),
       columns: ["loss"],
-      values: loss ?? steps.map(() => NaN),
+      values: steps.map((_, i) => loss?.[i] ?? NaN),
     };
   }
+}
+
+/** The encoder first, then what the decoder does with itself and with the source. */
+function kind(id) {
+  return ["encoder", "decoder"].indexOf(id.split(".")[0]) + (id.endsWith("cross") ? "b" : "a");
 }

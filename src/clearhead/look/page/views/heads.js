@@ -2,12 +2,13 @@
 
 import { attentionOf, rollout } from "../attention.js";
 import { dark } from "../colour.js";
-import { choice, h, number, select } from "../dom.js";
+import { bdi, choice, h, number, percent, select } from "../dom.js";
 import { Matrix, thumbnail } from "../matrix.js";
-import { View } from "../view.js";
+import { View, beside } from "../view.js";
 import { blockName, headName } from "../words.js";
 
 const ORDERS = [
+  ["cost", "what silencing costs"],
   ["layer", "layer"],
   ["entropy", "broad first"],
   ["previous", "to the token before"],
@@ -16,13 +17,15 @@ const ORDERS = [
   ["norm", "most added to the stream"],
 ];
 const ROLES = {
-  aligns: "links words",
+  links: "links words",
   itself: "looks at itself",
-  previous: "at the token before",
-  next: "at the token after",
+  previous: "looks at the token before",
+  next: "looks at the token after",
   special: "rests on start or end",
+  near: "looks at its neighbours",
   broad: "looks everywhere",
   sharp: "picks one word",
+  some: "looks at a few words",
 };
 const MIXES = [
   ["", "one head"],
@@ -42,8 +45,8 @@ export class HeadsView extends View {
   static id = "heads";
   static title = "Heads";
   static lead =
-    "All heads at once. A bright diagonal looks at itself or its neighbour; " +
-    "an even square looks everywhere.";
+    "Every head of the model on this sentence, and what it does. First come those that the " +
+    "sentence needs most: each was silenced in turn, and the model asked again.";
 
   static available(trace) {
     return trace.attentions.reduce((count, node) => count + node.n_heads, 0) > 1;
@@ -58,10 +61,10 @@ export class HeadsView extends View {
     this.element = h(
       "div.heads",
       this.tools,
-      h(
+      (this.body = h(
         "div.heads-body",
         this.wall,
-        h(
+        (this.preview = h(
           "section.preview",
           this.name,
           this.about,
@@ -71,8 +74,8 @@ export class HeadsView extends View {
             { onclick: () => this.go({ view: "attention" }) },
             "step by step, and its arithmetic →",
           ),
-        ),
-      ),
+        )),
+      )),
     );
     this.list = trace.attentions.flatMap((node) => {
       const made = attentionOf(trace, node.id);
@@ -83,31 +86,66 @@ export class HeadsView extends View {
         role: this.role(node.id, head),
       }));
     });
+    this.price();
   }
 
-  /** What a head does, in words, where one thing stands out. */
+  /** What silencing cost, in the trace or soon from the server. */
+  price() {
+    const { attentions } = this.meta.heads ?? {};
+    if (attentions)
+      for (const one of this.list) {
+        one.cost = attentions[one.id].lost[one.head];
+        one.changed = attentions[one.id].changed[one.head];
+      }
+    this.walled = null;
+  }
+
+  get priced() {
+    return this.list[0].cost !== undefined;
+  }
+
+  async opened() {
+    if (this.priced || this.asked || !this.trace.silence) return;
+    this.asked = true;
+    this.about.textContent = "Silencing each head in turn …";
+    this.meta.heads = await this.trace.silence().catch(() => undefined);
+    this.price();
+    this.update(this.state.now);
+  }
+
+  /** What a head does on this sentence, in words. */
   role(id, head) {
-    if (this.meta.alignment?.head === `${id}.${head}`) return ROLES.aligns;
-    return ROLES[attentionOf(this.trace, id).traits(head).badge] ?? "";
+    if (this.meta.alignment?.head === `${id}.${head}`) return ROLES.links;
+    const made = attentionOf(this.trace, id),
+      { badge, favourite } = made.traits(head);
+    return badge === "one" ? `rests on “${made.columnLabels[favourite]}”` : ROLES[badge];
   }
 
   update(now) {
     const orders = ORDERS.filter(
-      ([name]) => name !== "norm" || this.list.some((one) => one.norm !== undefined),
+      ([name]) => !["norm", "cost"].includes(name) || this.list[0][name] !== undefined,
     );
     this.tools.replaceChildren(
-      select("Order", orders, now.sort, this.sets("sort")),
+      select("Order", orders, this.sort(now), this.sets("sort")),
       choice("Shown large", MIXES, now.mix, this.sets("mix")),
     );
     this.drawWall(now);
     this.drawLarge(now);
   }
 
+  /** The order in force: by layers, where costs are not known. */
+  sort({ sort }) {
+    return sort === "cost" && !this.priced ? "layer" : sort;
+  }
+
   drawWall(now) {
-    const key = `${now.sort} ${dark()}`;
+    const sort = this.sort(now),
+      key = `${sort} ${dark()}`;
     if (this.walled !== key) {
       const kinds = [...new Set(this.list.map(({ id }) => kindOf(id)))];
-      this.wall.replaceChildren(...kinds.map((kind) => this.group(kind, now.sort)));
+      this.wall.replaceChildren(
+        ...(sort === "cost" ? [this.ranking()] : kinds.map((kind) => this.group(kind, sort))),
+      );
       this.walled = key;
     }
     for (const button of this.wall.querySelectorAll("button")) {
@@ -116,6 +154,64 @@ export class HeadsView extends View {
         String(button.dataset.id === now.block && Number(button.dataset.head) === now.head),
       );
     }
+    beside(this.wall, this.preview, this.body);
+  }
+
+  /** All heads as cards, the dearest first. */
+  ranking() {
+    const sorted = [...this.list].sort((a, b) => b.cost - a.cost),
+      most = Math.max(1e-9, sorted[0].cost);
+    return h(
+      "div.head-cards",
+      sorted.map((one) => {
+        const made = attentionOf(this.trace, one.id);
+        const bar = h("span.bar");
+        bar.style.width = `${Math.max(0, Math.min(100, (100 * one.cost) / most))}%`;
+        return this.button(
+          "button.head-card",
+          one,
+          thumbnail(
+            { values: made.weights(one.head), rows: made.nq, columns: made.nk },
+            "weight",
+            60,
+          ),
+          h(
+            "span.head-says",
+            h("b", bdi(one.role)),
+            h("span.hint", placeName(one)),
+            h("span.track", bar),
+            h("span.hint", this.loss(one)),
+          ),
+        );
+      }),
+    );
+  }
+
+  /** What becomes of the output without a head, in words. */
+  loss({ cost, changed }) {
+    const { classes } = this.meta,
+      { of } = this.meta.heads;
+    if (changed)
+      return classes
+        ? "without it, another verdict"
+        : `without it, ${changed} of ${of} tokens change`;
+    if (cost > 0.01) return `without it, ${percent(1 - Math.exp(-cost))} less likely`;
+    return cost < -0.01 ? "surer without it" : "hardly missed";
+  }
+
+  button(tag, one, ...inside) {
+    const name = `${blockName(one.id)}, ${headName(one.head)}: ${one.role}`;
+    return h(
+      tag,
+      {
+        "data-id": one.id,
+        "data-head": one.head,
+        title: name,
+        "aria-label": this.priced ? `${name}; ${this.loss(one)}` : name,
+        onclick: () => this.go({ block: one.id, head: one.head, mix: "" }),
+      },
+      ...inside,
+    );
   }
 
   group(kind, sort) {
@@ -160,16 +256,9 @@ export class HeadsView extends View {
     const made = attentionOf(this.trace, one.id),
       values = made.weights(one.head);
     const value = sort === "layer" ? "" : number(one[sort] ?? 0, 2);
-    const name = `${blockName(one.id)}, ${headName(one.head)}`;
-    return h(
+    return this.button(
       "button.thumb",
-      {
-        "data-id": one.id,
-        "data-head": one.head,
-        title: name + (one.role && `: ${one.role}`),
-        "aria-label": name + (one.role && `: ${one.role}`),
-        onclick: () => this.go({ block: one.id, head: one.head, mix: "" }),
-      },
+      one,
       thumbnail(
         { values, rows: made.nq, columns: made.nk },
         "weight",
@@ -180,7 +269,7 @@ export class HeadsView extends View {
         sort === "layer"
           ? String(one.head + 1)
           : `${Number(one.id.split(".")[1]) + 1}·${one.head + 1}  ${value}`,
-        one.role && h("span.badge", one.role),
+        h("span.badge", bdi(one.role)),
       ),
     );
   }
@@ -195,11 +284,12 @@ export class HeadsView extends View {
     const made = this.attention;
     const traits = made.traits(now.head);
     this.name.textContent = `${blockName(now.block)}, ${now.mix || headName(now.head)}`;
+    const one = this.list.find(({ id, head }) => id === now.block && head === now.head);
+    const cost = this.priced ? `${upper(this.loss(one))}. ` : "";
     this.about.textContent =
       SAYS[now.mix] ??
-      (this.role(now.block, now.head)
-        ? `This head ${said(this.role(now.block, now.head))}. `
-        : "") +
+      `This head ${one.role}. ` +
+        cost +
         `Spread ${number(traits.entropy, 2)} of 1 · to itself ${number(traits.itself, 2)} · ` +
         `to the token before ${number(traits.previous, 2)} · ` +
         `to special tokens ${number(traits.special, 2)}`;
@@ -222,8 +312,15 @@ export class HeadsView extends View {
   }
 }
 
-function said(role) {
-  return role.startsWith("at ") ? `looks ${role}` : role;
+function upper(text) {
+  return text[0].toUpperCase() + text.slice(1);
+}
+
+/** Where a head is, briefly. */
+function placeName({ id, head }) {
+  const [stack, layer, part] = id.split(".");
+  const to = part === "cross" ? " → source" : "";
+  return `${stack} ${Number(layer) + 1}${to}, ${headName(head)}`;
 }
 
 function kindOf(id) {

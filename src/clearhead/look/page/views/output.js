@@ -116,8 +116,9 @@ export class OutputView extends View {
     if (this.steps.length) this.drawStep(now);
     const { beam } = this.meta;
     const pick = (node) => this.go({ beam: node, ledger: true });
+    const { goOn, nGiven } = this.trace;
     const room = this.element.clientWidth || 900;
-    if (beam) this.beam.replaceChildren(...beamTree(beam, now, pick, room));
+    if (beam) this.beam.replaceChildren(...beamTree(beam, now, pick, { room, goOn, nGiven }));
   }
 
   drawStep(now) {

@@ -18,6 +18,7 @@ const LONG = 24; // letters of a word that may be broken
 export class SentenceView extends View {
   static id = "sentence";
   static title = "The sentence";
+  static ownWords = true;
 
   static leadFor({ meta }) {
     if (meta.classes) return "What it read, what it decided, and the words that carry the verdict.";
