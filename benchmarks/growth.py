@@ -26,7 +26,13 @@ import torch
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.data.batches import PairBatch
 from clearhead.decode import decode, laid_out
-from clearhead.lab.figures import drawn, plot_formula, plot_lines, require_matplotlib, tick_plainly
+from clearhead.lab.figures import (
+    figure_with_files,
+    plot_formula,
+    plot_lines,
+    require_matplotlib,
+    tick_plainly,
+)
 from clearhead.machine import keep_freed_memory, n_processors, processor
 from clearhead.model import build
 from clearhead.training import next_token_loss
@@ -209,7 +215,7 @@ def table(rows: list[Row]) -> None:
 def draw(by_lines: list[Row], by_length: list[Row], into: Path) -> None:
     """Time against lines; memory against lines; time against length beside the formula."""
     into.mkdir(parents=True, exist_ok=True)
-    with drawn((13, 4.2)) as (figure, files):
+    with figure_with_files((13, 4.2)) as (figure, files):
         titles = {"s per 1,000": "seconds per 1,000 lines", "GB": "gigabytes at most"}
         for place, (unit, title) in enumerate(titles.items(), 1):
             axes = figure.add_subplot(1, 3, place, xscale="log")

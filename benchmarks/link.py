@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from clearhead.config import ModelConfig
-from clearhead.lab.figures import INK, drawn
+from clearhead.lab.figures import INK, figure_with_files
 from clearhead.model import build
 
 VOCABULARY = {"tiny": 8_000, "small": 8_000, "base": 37_000, "big": 37_000}
@@ -134,7 +134,7 @@ def measured(sizes: list[str], rounds: int, rates: list[float]) -> dict[float, A
 def draw(path: Path, found: dict[float, Any]) -> None:
     """How many times as fast as one two hosts are, for links of any speed: 2 t / (t + x)."""
     rates = [10 ** (n / 20) for n in range(-20, 41)]
-    with drawn((7, 3.6)) as (figure, files):
+    with figure_with_files((7, 3.6)) as (figure, files):
         axes = figure.subplots()
         for size, colour in COLOURS.items():
             t, bits = SECONDS[size], n_parameters(size) * BITS

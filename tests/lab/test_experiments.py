@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clearhead.lab.complexity import Complexity, exponent, least_seconds
 from clearhead.lab.gradients import Gradients, gradient_norms, window
-from clearhead.lab.graph import layer_over, longest_chain, shortest_path, words
+from clearhead.lab.graph import layer_over, leaf_vectors, longest_chain, shortest_path
 from clearhead.lab.notebook import Notebook, perform
 from clearhead.lab.positions import Positions, map_error, products_at
 from clearhead.model import Tap
@@ -54,7 +54,7 @@ def test_times_of_all_kinds_are_the_least_of_their_samples():
 @given(n=st.integers(3, 20))
 def test_only_recurrent_layers_have_chains_and_paths_that_grow_with_the_text(n):
     for kind, grows in (("attention", False), ("lstm", True), ("gru", True)):
-        short, long = words(n, 4), words(n + 5, 4)
+        short, long = leaf_vectors(n, 4), leaf_vectors(n + 5, 4)
         ends = [(layer_over(xs, kind), xs[0]) for xs in (short, long)]
         chains = [longest_chain(y) for y, _ in ends]
         paths = [shortest_path(y, x) for y, x in ends]

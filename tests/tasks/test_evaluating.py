@@ -10,7 +10,7 @@ from clearhead.data.examples import Pair
 from clearhead.errors import ConfigError
 from clearhead.metrics import bleu, chrf, ter
 from clearhead.tasks import evaluation
-from clearhead.tasks.evaluation import Judged, by_confidence, by_length, confidence
+from clearhead.tasks.evaluation import Judged, confidence, scores_by_confidence, scores_by_length
 from clearhead.tasks.runs import in_workers
 from tasks.small import small_config, trained, write_prose
 
@@ -67,18 +67,18 @@ def judged(n: int, chrf: float, confidence: float) -> Judged:
 
 def test_a_model_that_knows_when_it_is_bad_has_a_high_rank_correlation():
     honest = [judged(3, chrf=10.0 * n, confidence=n / 10) for n in range(8)]
-    found = by_confidence(honest)
+    found = scores_by_confidence(honest)
     assert found["rank_correlation"] == pytest.approx(1)
     means = [row["chrF2"] for row in found["quarters"]]
     assert means == sorted(means)
     assert found["quarters"][0]["confidence"] == [0.0, 0.1]
     liar = [judged(3, chrf=10.0 * n, confidence=1 - n / 10) for n in range(8)]
-    assert by_confidence(liar)["rank_correlation"] == pytest.approx(-1)
-    assert by_confidence(liar[:1])["rank_correlation"] is None
+    assert scores_by_confidence(liar)["rank_correlation"] == pytest.approx(-1)
+    assert scores_by_confidence(liar[:1])["rank_correlation"] is None
 
 
 def test_a_class_of_lengths_holds_the_sources_with_so_many_words():
-    rows = by_length([judged(n, chrf=50.0, confidence=0.5) for n in (1, 5, 6, 10, 60)])
+    rows = scores_by_length([judged(n, chrf=50.0, confidence=0.5) for n in (1, 5, 6, 10, 60)])
     assert [(row["words"], row["sentences"]) for row in rows] == [
         ("0-5", 2),
         ("6-10", 2),

@@ -30,7 +30,7 @@ HELP = """/reset   forget what was said
 def chat(
     run: Annotated[str, options.run_argument("a chatbot")],
     *,
-    sampling: options.Sampling,
+    sampling: options.SamplingOptions,
     checkpoint: options.Checkpoint = "",
     settings: options.DecodeSettings = None,
 ) -> None:
@@ -147,7 +147,7 @@ def write(
     *,
     length: Annotated[int | None, typer.Option(help="Tokens to write.")] = None,
     number: Annotated[int, typer.Option("--number", "-n", help="Continuations to write.")] = 1,
-    sampling: options.Sampling,
+    sampling: options.SamplingOptions,
     stop: StopTexts = None,
     as_json: options.Json = False,
     engine: options.Engine = "auto",

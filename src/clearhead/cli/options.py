@@ -79,7 +79,7 @@ TaskOption = typer.Option(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampling:
+class SamplingOptions:
     """How tokens are drawn; what is not given is left to the run's settings."""
 
     temperature: Annotated[
@@ -105,7 +105,7 @@ class Sampling:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class TrainingOptions:
     """What to train on, how long and from what."""
 
     validation: Annotated[

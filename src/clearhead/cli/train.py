@@ -25,7 +25,7 @@ def train(
     *,
     into: options.Into = None,
     task: Annotated[options.TaskName | None, options.TaskOption] = None,
-    training: options.Training,
+    training: options.TrainingOptions,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write for TensorBoard, into the run folder.")
     ] = False,
@@ -61,7 +61,7 @@ def pretrain(
             "spans (encoder-decoder)."
         ),
     ] = "masked",
-    training: options.Training,
+    training: options.TrainingOptions,
     quiet: options.Quiet = False,
 ) -> None:
     """Pre-train on plain text. Then fine-tune for a task: `clearhead train … --from RUN`.
@@ -78,7 +78,7 @@ def pretrain(
 
 
 def requested(
-    files: list[str], into: Path | None, training: options.Training, **asked: Any
+    files: list[str], into: Path | None, training: options.TrainingOptions, **asked: Any
 ) -> "TrainingRequest":
     """What the options of training ask for."""
     from clearhead.config import assigned

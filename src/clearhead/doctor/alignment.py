@@ -56,7 +56,7 @@ def lines_off(source: Traits, target: Traits) -> NDArray[np.int8]:
     result = np.zeros(len(source.lengths), dtype=np.int8)
     if min(len(source.lengths), len(target.lengths)) < FEWEST_LINES:
         return result
-    compare = Comparison(source, target)
+    compare = PairComparison(source, target)
     usual, chance = compare.usual, compare.chance
     if usual - chance < LEAST_TOLD:
         return result
@@ -88,7 +88,7 @@ def excursions(gain: Floats, least: float) -> list[tuple[int, int, float]]:
     return found
 
 
-class Comparison:
+class PairComparison:
     """How much the agreement of two lines tells (log likelihood ratio), learned from the files."""
 
     def __init__(self, source: Traits, target: Traits) -> None:

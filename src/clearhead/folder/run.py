@@ -138,7 +138,7 @@ class RunFolder:
         return (self.path / CONFIG).exists()
 
     def config(self) -> Config:
-        return config_of(read_inside(self.path, CONFIG, MAX_CONFIG), str(self.path / CONFIG))
+        return checked_config(read_inside(self.path, CONFIG, MAX_CONFIG), str(self.path / CONFIG))
 
     def write_config(self, config: Config) -> None:
         self.write(CONFIG, to_toml(config))
@@ -367,7 +367,7 @@ def bytes_in(path: Path) -> int:
 
 
 @lru_cache(maxsize=16)
-def config_of(content: bytes, name: str) -> Config:
+def checked_config(content: bytes, name: str) -> Config:
     """The settings in a config.toml; the same bytes are parsed once."""
     if content.count(b".") > MAX_DOTS:
         raise ConfigError(

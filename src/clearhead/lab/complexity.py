@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.lab.figures import COLOURS, name_of, plot_formula, plot_lines, tick_plainly
-from clearhead.lab.graph import KERNEL, layer_over, longest_chain, words
+from clearhead.lab.graph import KERNEL, layer_over, leaf_vectors, longest_chain
 from clearhead.lab.notebook import Experiment, Findings, Notebook, Row
 from clearhead.model.attention import Attention, attend, merge_heads, split_heads
 
@@ -66,7 +66,7 @@ class Complexity(Experiment):
         return self.findings(rows, wide, chains)
 
     def times(self, point: Row) -> dict[str, float]:
-        works = {kind: work(point["task"], kind, point["n"], point["d"]) for kind in KINDS}
+        works = {kind: timed_work(point["task"], kind, point["n"], point["d"]) for kind in KINDS}
         return least_seconds(works, self.rounds)
 
     def draw(self, notebook: Notebook, rows: list[Row], wide: list[Row], chains: list[Row]) -> None:
@@ -87,7 +87,7 @@ class Complexity(Experiment):
         shows = "The longest chain of operations that must wait for each other, in one layer"
         with notebook.picture("sequential-operations", shows, (6, 4.2)) as figure:
             axes = figure.add_subplot(xscale="log", yscale="log")
-            lines = {kind: pairs(chains, "n", kind) for kind in KINDS if kind in chains[0]}
+            lines = {kind: columns_of(chains, "n", kind) for kind in KINDS if kind in chains[0]}
             formulas = {
                 kind: f"{name_of(kind)}: {told_chain(line)}" for kind, line in lines.items()
             }
@@ -104,11 +104,11 @@ class Complexity(Experiment):
         for kind in KINDS:
             formula, of_n, of_d = FORMULAS[kind]
             fitted = {
-                task: exponent(pairs([r for r in rows if r["task"] == task], "n", kind))
+                task: exponent(columns_of([r for r in rows if r["task"] == task], "n", kind))
                 for task in TASKS
             }
-            of_width = exponent(pairs(wide, "d", kind))
-            chain = told_chain(pairs(chains, "n", kind)) if kind in chains[0] else ""
+            of_width = exponent(columns_of(wide, "d", kind))
+            chain = told_chain(columns_of(chains, "n", kind)) if kind in chains[0] else ""
             table.append(
                 (
                     name_of(kind),
@@ -119,8 +119,8 @@ class Complexity(Experiment):
                 )
             )
             if of_n is not None and of_d is not None:
-                said.append(verdict(kind, "n", fitted["layer"], of_n))
-                said.append(verdict(kind, "d", of_width, of_d))
+                said.append(beside_the_paper(kind, "n", fitted["layer"], of_n))
+                said.append(beside_the_paper(kind, "d", of_width, of_d))
         said += [
             crossing_told(TASKS[task], [row for row in rows if row["task"] == task], self.width)
             for task in TASKS
@@ -144,7 +144,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def work(task: str, kind: str, n: int, d: int) -> Callable[[], object]:
+def timed_work(task: str, kind: str, n: int, d: int) -> Callable[[], object]:
     """What is timed: a layer over n positions, the same with its gradient, or position n + 1."""
     torch.manual_seed(0)
     forward, inputs = (next_token if task == "token" else whole_layer)(kind, n, d)
@@ -224,10 +224,10 @@ def seconds_of(each: Callable[[], object], repeats: int) -> float:
 def longest_chains(point: Row) -> dict[str, int]:
     """Operations that must wait for each other in a layer over n words."""
     kinds = ("attention", "lstm", "gru", "convolution")
-    return {kind: longest_chain(layer_over(words(point["n"], 8), kind)) for kind in kinds}
+    return {kind: longest_chain(layer_over(leaf_vectors(point["n"], 8), kind)) for kind in kinds}
 
 
-def pairs(rows: Sequence[Row], x: str, y: str) -> list[tuple[float, float]]:
+def columns_of(rows: Sequence[Row], x: str, y: str) -> list[tuple[float, float]]:
     return [(row[x], row[y]) for row in rows]
 
 
@@ -245,7 +245,8 @@ def exponent(points: Sequence[tuple[float, float]]) -> float:
 def draw_curves(axes: Any, rows: list[Row], variable: str) -> None:
     """Milliseconds of every kind, its fitted exponent in its label, the formulas dashed."""
     lines = {
-        kind: [(x, 1e3 * seconds) for x, seconds in pairs(rows, variable, kind)] for kind in KINDS
+        kind: [(x, 1e3 * seconds) for x, seconds in columns_of(rows, variable, kind)]
+        for kind in KINDS
     }
     labels = {
         kind: f"{name_of(kind)}  ${variable}^{{{exponent(points):.2f}}}$"
@@ -272,7 +273,7 @@ def told_chain(points: Sequence[tuple[float, float]]) -> str:
     return f"{last:.0f}" if not slope else f"{slope:g}·n + {first - slope * n:g}"
 
 
-def verdict(kind: str, variable: str, fitted: float, claimed: float) -> str:
+def beside_the_paper(kind: str, variable: str, fitted: float, claimed: float) -> str:
     holds = abs(fitted - claimed) <= NEAR
     why = "more slowly" if fitted < claimed else "faster"
     told = "as the paper says" if holds else f"{why} than the paper's {variable}^{claimed:g}"

@@ -68,7 +68,7 @@ def require_matplotlib() -> None:
 
 
 @contextmanager
-def drawn(size: tuple[float, float]) -> Iterator[tuple["Figure", dict[str, bytes]]]:
+def figure_with_files(size: tuple[float, float]) -> Iterator[tuple["Figure", dict[str, bytes]]]:
     """A figure to draw on, and its files by suffix, which are there when the block has ended."""
     import matplotlib
     from matplotlib.figure import Figure

@@ -17,15 +17,15 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.lab.figures import mark_place, name_of, plot_formula, plot_lines, tick_plainly
-from clearhead.lab.graph import layer_over, shortest_path, words
+from clearhead.lab.graph import layer_over, leaf_vectors, shortest_path
 from clearhead.lab.notebook import Experiment, Findings, Notebook, Row
 from clearhead.lab.toys import (
     N_WORDS,
     VOCAB_SIZE,
     MadeUp,
-    accuracy,
     learn,
     recall_batch,
+    share_right,
     toy_training,
 )
 from clearhead.model import Model, Tap, build
@@ -74,7 +74,7 @@ class Gradients(Experiment):
         """Operations between the output at the last word and the word k before it, in one layer."""
         found = {}
         for kind in ARCHITECTURES:
-            xs = words(point["k"] + 1, 8)
+            xs = leaf_vectors(point["k"] + 1, 8)
             found[kind] = shortest_path(layer_over(xs, kind), xs[0])
         return found
 
@@ -107,7 +107,7 @@ class Gradients(Experiment):
             kind, back, 32, lambda step: notebook.progress(what, step, self.steps), self.rows
         )
         tests = MadeUp(recall_batch(4 * self.rows, 32, back))
-        return {"accuracy": accuracy(model, list(tests.fixed()))}
+        return {"accuracy": share_right(model, list(tests.fixed()))}
 
     def flow(self, notebook: Notebook, point: Row) -> dict[str, float]:
         """The share of the gradient of the last word's loss that arrives k words before it."""

@@ -30,7 +30,7 @@ def layer_over(xs: Sequence[Tensor], kind: str) -> Tensor:
     return Attention(d, n_heads=1)(text)[0, -1]  # type: ignore[no-any-return]
 
 
-def words(n: int, d: int) -> list[Tensor]:
+def leaf_vectors(n: int, d: int) -> list[Tensor]:
     """Vectors whose gradients are asked for one by one."""
     return [torch.randn(d, requires_grad=True) for _ in range(n)]
 

@@ -21,7 +21,7 @@ import torch
 from clearhead.data.lines import Progress
 from clearhead.disk import atomic_file, locked, make_folder, read_inside, sweep
 from clearhead.errors import ConfigError, FolderError
-from clearhead.lab.figures import drawn, require_matplotlib
+from clearhead.lab.figures import figure_with_files, require_matplotlib
 from clearhead.machine import n_processors, processor
 from clearhead.tasks.runs import described_file
 
@@ -121,7 +121,7 @@ class Notebook:
     def picture(self, name: str, shows: str, size: tuple[float, float]) -> Iterator["Figure"]:
         """A figure to draw on; at the end of the block it is written as SVG and as PNG."""
         self.progress(f"drawing {name}", 0, None)
-        with drawn(size) as (figure, files):
+        with figure_with_files(size) as (figure, files):
             yield figure
         for suffix, content in files.items():
             self.write(f"{name}.{suffix}", content)

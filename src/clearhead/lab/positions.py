@@ -16,9 +16,9 @@ from clearhead.lab.toys import (
     N_WORDS,
     VOCAB_SIZE,
     MadeUp,
-    accuracy,
     copy_batch,
     learn,
+    share_right,
     toy_training,
 )
 from clearhead.model import build
@@ -90,7 +90,7 @@ class Positions(Experiment):
             told=lambda step: notebook.progress(what, step, self.steps),
         )
         tests = {n: MadeUp(copy_batch(32, n, n, n_judged=LAST), seed=n) for n in self.lengths}
-        return {str(n): accuracy(model, list(batches.fixed())) for n, batches in tests.items()}
+        return {str(n): share_right(model, list(batches.fixed())) for n, batches in tests.items()}
 
     def draw(
         self, notebook: Notebook, table: Tensor, products: list[Row], trained: list[Row]

@@ -65,30 +65,30 @@ class Variation:
     """The same row in the paper, its perplexity and its BLEU."""
 
 
-def model(group: str, name: str, paper: tuple[str, float, float], **changes: Any) -> Variation:
+def with_model(group: str, name: str, paper: tuple[str, float, float], **changes: Any) -> Variation:
     return Variation(group, name, {"model": changes}, paper=paper)
 
 
 VARIATIONS = (
     Variation("base", "base", {}, paper=("base", PAPER_BASE, 25.8)),
-    model("A", "1 head", ("h = 1", 5.29, 24.9), n_heads=1),
-    model("A", "4 heads", ("h = 4", 5.00, 25.5), n_heads=4),
-    model("A", "16 heads", ("h = 16", 4.91, 25.8), n_heads=16),
-    model("A", "32 heads", ("h = 32", 5.01, 25.4), n_heads=32),
+    with_model("A", "1 head", ("h = 1", 5.29, 24.9), n_heads=1),
+    with_model("A", "4 heads", ("h = 4", 5.00, 25.5), n_heads=4),
+    with_model("A", "16 heads", ("h = 16", 4.91, 25.8), n_heads=16),
+    with_model("A", "32 heads", ("h = 32", 5.01, 25.4), n_heads=32),
     Variation("B", "d_k = 2", {}, d_k=2, paper=("d_k = 16", 5.16, 25.1)),
     Variation("B", "d_k = 4", {}, d_k=4, paper=("d_k = 32", 5.01, 25.4)),
     Variation("C", "1 layer", layers(1), paper=("N = 2", 6.11, 23.7)),
     Variation("C", "2 layers", layers(2), paper=("N = 4", 5.19, 25.3)),
     Variation("C", "4 layers", layers(4), paper=("N = 8", 4.88, 25.5)),
-    model("C", "d_model = 32", ("d_model = 256", 5.75, 24.5), d_model=32),
-    model("C", "d_model = 128", ("d_model = 1024", 4.66, 26.0), d_model=128),
-    model("C", "d_ff = 128", ("d_ff = 1024", 5.12, 25.4), d_ff=128),
-    model("C", "d_ff = 512", ("d_ff = 4096", 4.75, 26.2), d_ff=512),
-    model("D", "dropout 0", ("P_drop = 0.0", 5.77, 24.6), dropout=0.0),
-    model("D", "dropout 0.2", ("P_drop = 0.2", 4.95, 25.5), dropout=0.2),
+    with_model("C", "d_model = 32", ("d_model = 256", 5.75, 24.5), d_model=32),
+    with_model("C", "d_model = 128", ("d_model = 1024", 4.66, 26.0), d_model=128),
+    with_model("C", "d_ff = 128", ("d_ff = 1024", 5.12, 25.4), d_ff=128),
+    with_model("C", "d_ff = 512", ("d_ff = 4096", 4.75, 26.2), d_ff=512),
+    with_model("D", "dropout 0", ("P_drop = 0.0", 5.77, 24.6), dropout=0.0),
+    with_model("D", "dropout 0.2", ("P_drop = 0.2", 4.95, 25.5), dropout=0.2),
     Variation("D", "no smoothing", {"train": {"label_smoothing": 0.0}}, paper=("ε = 0.0", 4.67, 25.3)),
     Variation("D", "smoothing 0.2", {"train": {"label_smoothing": 0.2}}, paper=("ε = 0.2", 5.47, 25.7)),
-    model("E", "learned positions", ("learned", PAPER_BASE, 25.7), positions="learned"),
+    with_model("E", "learned positions", ("learned", PAPER_BASE, 25.7), positions="learned"),
     Variation("ours", "no √d_k", {}, edit="no-scale"),
     Variation("ours", "no positions", {}, edit="no-positions"),
     Variation("ours", "no residuals", {}, edit="no-residual"),
@@ -215,7 +215,7 @@ class Table3(Experiment):
                     *(str(cell) for cell in theirs),
                 )
             )
-        noise = 2 * spread(base, "perplexity") or 0.03 * mean(base, "perplexity")
+        noise = 2 * deviation(base, "perplexity") or 0.03 * mean(base, "perplexity")
         agree, differ = list[str](), list[str]()
         for each in chosen[1:]:
             if each.paper is None:
@@ -286,10 +286,10 @@ def mean(rows: Sequence[Row], name: str) -> float:
     return statistics.fmean(row[name] for row in rows)
 
 
-def spread(rows: Sequence[Row], name: str) -> float:
+def deviation(rows: Sequence[Row], name: str) -> float:
     return statistics.stdev(row[name] for row in rows) if len(rows) > 1 else 0.0
 
 
 def with_spread(rows: Sequence[Row], name: str) -> str:
-    off = f" ± {spread(rows, name):.1f}" if len(rows) > 1 else ""
+    off = f" ± {deviation(rows, name):.1f}" if len(rows) > 1 else ""
     return f"{mean(rows, name):.1f}{off}"

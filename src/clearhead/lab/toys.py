@@ -64,7 +64,7 @@ class NothingKept:
     def prune(self, keep_last: int, best: int | None) -> None: ...
 
 
-def words(shape: tuple[int, ...], random: torch.Generator) -> Int[Tensor, "..."]:
+def random_words(shape: tuple[int, ...], random: torch.Generator) -> Int[Tensor, "..."]:
     return torch.randint(FIRST_WORD, VOCAB_SIZE, shape, generator=random)
 
 
@@ -72,7 +72,7 @@ def recall_batch(n_rows: int, length: int, back: int) -> Make:
     """Random words; at each position the answer is the word that stood `back` words before."""
 
     def make(random: torch.Generator) -> TextBatch:
-        text = words((n_rows, back + length), random)
+        text = random_words((n_rows, back + length), random)
         return TextBatch(
             indices=torch.arange(n_rows),
             target_in=text,
@@ -88,7 +88,7 @@ def copy_batch(n_rows: int, shortest: int, longest: int, *, n_judged: int | None
 
     def make(random: torch.Generator) -> PairBatch:
         length = int(torch.randint(shortest, longest + 1, (1,), generator=random))
-        text = words((n_rows, length), random)
+        text = random_words((n_rows, length), random)
         start = torch.full((n_rows, 1), START)
         return PairBatch(
             indices=torch.arange(n_rows),
@@ -130,7 +130,7 @@ def learn(
 
 
 @torch.inference_mode()
-def accuracy(model: Model, batches: Sequence[Batch]) -> float:
+def share_right(model: Model, batches: Sequence[Batch]) -> float:
     """Share of the judged words that the model finds most likely, the words before being given."""
     right = [found == wanted for found, wanted in (predicted(model, each) for each in batches)]
     return float(torch.cat(right).float().mean())

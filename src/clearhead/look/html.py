@@ -87,14 +87,14 @@ def add(name: str, made: dict[str, str]) -> None:
         other = normpath(join(dirname(name), path))
         if other not in made:
             add(other, made)
-        wants.append(f"const {{ {names} }} = {variable(other)};")
+        wants.append(f"const {{ {names} }} = {js_variable(other)};")
     gives = ", ".join(found for _, found in EXPORT.findall(text))
     body = EXPORT.sub(r"\1", IMPORT.sub("", text))
     foreign = re.search(r"^(import|export)\b", body, re.MULTILINE)
     assert not foreign, f"{name} imports or exports in another form"
     inside = f"{' '.join(wants)}\n{body}\nreturn {{ {gives} }};"
-    made[name] = f"const {variable(name)} = (() => {{\n{inside}\n}})();"
+    made[name] = f"const {js_variable(name)} = (() => {{\n{inside}\n}})();"
 
 
-def variable(name: str) -> str:
+def js_variable(name: str) -> str:
     return "$" + re.sub(r"\W", "_", name.removesuffix(".js"))

@@ -57,7 +57,7 @@ class Answerer:
         return self.answer(lines, first)
 
 
-class Pool:
+class ActorPool:
     """The actors of a cluster, and the chunks that each has been given."""
 
     def __init__(self, ray: Any, load: Callable[[], Answer]) -> None:
@@ -107,7 +107,7 @@ def answer_on_ray(
     address: str = "",
 ) -> Iterator[tuple[Chunk, list[str]]]:
     """Every chunk with its answers, as they come: in no order."""
-    pool, lost, rest = Pool(connected(address), load), deque[Chunk](), iter(missing)
+    pool, lost, rest = ActorPool(connected(address), load), deque[Chunk](), iter(missing)
     following = next(rest, None)
     while following or lost or any(chunk for _, chunk in pool.given.values()):
         pool.grow()

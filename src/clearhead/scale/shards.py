@@ -41,7 +41,7 @@ class Header(Checked):
     """What decides the answers: the weights, the verb and its options."""
 
 
-class Part(Checked):
+class WrittenPart(Checked):
     """A chunk that was answered."""
 
     kind: Literal["part"] = "part"
@@ -60,7 +60,11 @@ class End(Checked):
     input: Sha256
 
 
-RECORDS: dict[str, type[Header | Part | End]] = {"shard": Header, "part": Part, "end": End}
+RECORDS: dict[str, type[Header | WrittenPart | End]] = {
+    "shard": Header,
+    "part": WrittenPart,
+    "end": End,
+}
 
 
 class Shard:
@@ -70,14 +74,14 @@ class Shard:
         self.folder, self.number, self.of = folder, number, of
         self.log = Log(folder, MANIFEST.format(number, of))
         self.header: Header | None = None
-        self.parts: dict[int, Part] = {}
+        self.parts: dict[int, WrittenPart] = {}
         self.end: End | None = None
         for values in self.log.lines():
             self.take(RECORDS.get(str(values.get("kind")), Header), values)
 
-    def take(self, record: type[Header | Part | End], values: Mapping[str, Any]) -> None:
+    def take(self, record: type[Header | WrittenPart | End], values: Mapping[str, Any]) -> None:
         found = record.parsed(json.dumps(values), self.log.path)
-        if isinstance(found, Part):
+        if isinstance(found, WrittenPart):
             self.parts[found.number] = found
         elif isinstance(found, End):
             self.end = found
@@ -119,7 +123,7 @@ class Shard:
         part = self.parts.get(number)
         return part is not None and part.input == sha256 and self.content(part) is not None
 
-    def content(self, part: Part) -> bytes | None:
+    def content(self, part: WrittenPart) -> bytes | None:
         """What was answered; None if it is not there, or not what was written."""
         if not (self.folder / part_name(part.number)).is_file():
             return None
@@ -131,7 +135,7 @@ class Shard:
         text = "".join(f"{line}\n" for line in answers)
         with atomic_file(self.folder / part_name(chunk.number)) as file:
             file.write(text.encode())
-        part = Part(
+        part = WrittenPart(
             number=chunk.number,
             lines=len(chunk.lines),
             input=chunk.sha256,

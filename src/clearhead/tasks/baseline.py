@@ -148,7 +148,7 @@ def n_gram_bits(training: Iterable[str], test: Iterable[str], order: int = ORDER
     A byte is as likely after a context as it was there, and, in proportion to how many different
     bytes followed there, as it is after the shorter context.
     """
-    learned, read = bytes_of(training), bytes_of(test)
+    learned, read = byte_values(training), byte_values(test)
     likely = np.full(len(read), 1 / 256)
     for n in range(min(order, len(learned))):
         longer, n_longer = np.unique(grams(learned, n + 1), return_counts=True)
@@ -164,7 +164,7 @@ def n_gram_bits(training: Iterable[str], test: Iterable[str], order: int = ORDER
     return float(-np.log2(likely).mean())
 
 
-def bytes_of(lines: Iterable[str]) -> NDArray[np.uint64]:
+def byte_values(lines: Iterable[str]) -> NDArray[np.uint64]:
     text = "".join(f"{line}\n" for line in lines).encode()
     return np.frombuffer(text, np.uint8).astype(np.uint64)
 

@@ -140,14 +140,14 @@ class Comparison:
         rows = {
             f"{each.number:,}": escape(each.text),
             "reference": escape(each.right),
-            escape(self.names[0]): marked(words, "-"),
-            escape(self.names[1]): marked(words, "+"),
+            escape(self.names[0]): marked_words(words, "-"),
+            escape(self.names[1]): marked_words(words, "+"),
         }
         lines = (f"<p><b>{name}</b> {text}</p>" for name, text in rows.items())
         return f"<section>{''.join(lines)}<p><b>gain</b> {each.gain:+.1f}</p></section>"
 
 
-def marked(words: Sequence[tuple[str, str]], own: str) -> str:
+def marked_words(words: Sequence[tuple[str, str]], own: str) -> str:
     """The words of one side, those that the other has not marked."""
     shown = ((mark, escape(word)) for mark, word in words if mark in ("=", own))
     return " ".join(f"<mark>{word}</mark>" if mark == own else word for mark, word in shown)
@@ -167,7 +167,7 @@ def compare(
     writers and chatbots by bits per byte. Of two files, `task` says what they hold: "translation"
     (the default) or "classification".
     """
-    systems = [opened(one) for one in (first, second)]
+    systems = [system_of(one) for one in (first, second)]
     tasks = {str(one.config.task) for one in systems if isinstance(one, User)}
     tasks = tasks or {task or "translation"}
     if len(tasks) > 1:
@@ -187,7 +187,7 @@ def compare(
     return replace(method(systems, files, columns or known), names=names)
 
 
-def opened(system: str | Path | User) -> System:
+def system_of(system: str | Path | User) -> System:
     if isinstance(system, User):
         return system
     path = Path(system)
@@ -216,7 +216,7 @@ def compare_translations(
         unit="sentences",
         n_examples=len(examples),
         scores=tuple(metrics.paired_bootstrap(first, second, references)),
-        differences=ordered(texts, references, (first, second), gains),
+        differences=by_gain(texts, references, (first, second), gains),
     )
 
 
@@ -240,7 +240,7 @@ def compare_labels(
         unit="texts",
         n_examples=len(examples),
         scores=(metrics.mcnemar(first, second, right),),
-        differences=ordered(texts, wanted, (sides[0], sides[1]), gains),
+        differences=by_gain(texts, wanted, (sides[0], sides[1]), gains),
     )
 
 
@@ -270,7 +270,7 @@ def lines_of(system: System, n_examples: int) -> tuple[str, ...]:
     return lines
 
 
-def ordered(
+def by_gain(
     texts: Sequence[str],
     right: Sequence[str],
     sides: tuple[Sequence[str], Sequence[str]],

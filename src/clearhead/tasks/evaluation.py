@@ -112,7 +112,7 @@ def evaluate_translations(
 ) -> Evaluation:
     """BLEU, chrF and TER with their signatures, by length and by confidence; speed; guard hits."""
     begin = time.perf_counter()
-    found = translations(translator, [pair.source for pair in examples], decode, n_workers)
+    found = all_translations(translator, [pair.source for pair in examples], decode, n_workers)
     seconds = time.perf_counter() - begin
     texts = [one.text.replace("\n", " ") for one in found]
     references = [pair.target for pair in examples]
@@ -129,7 +129,7 @@ def evaluate_translations(
             examples, texts, metrics.sentence_chrf(texts, references), found, strict=True
         )
     ]
-    lengths, sureness = by_length(judged), by_confidence(judged)
+    lengths, sureness = scores_by_length(judged), scores_by_confidence(judged)
     worst = sorted(judged, key=lambda one: one.chrf)[:n_worst]
     parts = [*map(str, scores), speed, "", *lengths_table(lengths), "", *sureness_table(sureness)]
     return Evaluation(
@@ -148,7 +148,7 @@ def evaluate_translations(
     )
 
 
-def translations(
+def all_translations(
     translator: Translator, texts: list[str], decode: DecodeConfig, n_workers: int
 ) -> list[Translation]:
     """The translations of all texts; where they are many, by worker processes.
@@ -192,7 +192,7 @@ def confidence(translation: Translation) -> float:
     return math.exp(sum(translation.log_probs) / n) if n else 1.0
 
 
-def by_length(judged: Sequence[Judged]) -> list[dict[str, Any]]:
+def scores_by_length(judged: Sequence[Judged]) -> list[dict[str, Any]]:
     """BLEU and chrF of the sources with so many words; classes without sentences are left out."""
     classes = itertools.pairwise((*LENGTHS, sys.maxsize))
     rows = []
@@ -219,7 +219,7 @@ def lengths_table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         )
 
 
-def by_confidence(judged: Sequence[Judged]) -> dict[str, Any]:
+def scores_by_confidence(judged: Sequence[Judged]) -> dict[str, Any]:
     """The quality of the quarters that the model was least and most sure of, and of those between.
 
     The rank correlation says whether a low confidence means a bad translation.
@@ -251,7 +251,7 @@ def sureness_table(found: Mapping[str, Any]) -> Iterator[str]:
 
 def evaluate_labels(classifier: Classifier, examples: Sequence[LabelledText]) -> Evaluation:
     """Accuracy, F1, confusions, and calibration before and after temperature scaling."""
-    refuse_unknown(classifier.labels, examples)
+    refuse_unknown_labels(classifier.labels, examples)
     several, temperature = classifier.config.labels.several, classifier.config.labels.temperature
     rows = classifier.tokenizer.encode_batch([example.text for example in examples])
     logits = classifier.scores([row[: classifier.limit] for row in rows])
@@ -272,10 +272,12 @@ def evaluate_labels(classifier: Classifier, examples: Sequence[LabelledText]) ->
         error = metrics.calibration_error(*confidences(classifier, logits / factor, right))
         scores.append(replace(error, name=name))
     head = " · ".join(f"{score.name} {score.value:.1f}" for score in scores)
-    text = "\n".join([f"{head} · {len(examples):,} texts", "", *table(labels)])
+    text = "\n".join([f"{head} · {len(examples):,} texts", "", *labels_table(labels)])
     if confused:
         text += "\n\n" + "\n".join(
-            matrix(tuple(labels), confused) if len(labels) <= MOST_COLUMNS else mistakes(confused)
+            confusion_matrix(tuple(labels), confused)
+            if len(labels) <= MOST_COLUMNS
+            else mistakes(confused)
         )
     return Evaluation(
         scores={
@@ -293,7 +295,7 @@ def by_name(scores: Sequence[metrics.Score]) -> dict[str, Any]:
     return {one.name: {"value": one.value, "signature": one.signature} for one in scores}
 
 
-def table(labels: Mapping[str, metrics.ClassScore]) -> Iterator[str]:
+def labels_table(labels: Mapping[str, metrics.ClassScore]) -> Iterator[str]:
     width = max(map(len, map(short, ["label", *labels])))
     yield f"{'label':<{width}}  precision  recall     F1   texts"
     for label, score in labels.items():
@@ -303,7 +305,7 @@ def table(labels: Mapping[str, metrics.ClassScore]) -> Iterator[str]:
         )
 
 
-def matrix(labels: Sequence[str], confused: Confusions) -> Iterator[str]:
+def confusion_matrix(labels: Sequence[str], confused: Confusions) -> Iterator[str]:
     """The confusion matrix: a row for each right label, a column for each that was said."""
     names = dict(zip(labels, ascii_lowercase, strict=False))
     width = max(map(len, map(short, names)))
@@ -339,7 +341,7 @@ def confidences(
     return best.values.tolist(), truth.gather(1, best.indices[:, None])[:, 0].tolist()
 
 
-def refuse_unknown(names: Sequence[str], examples: Sequence[LabelledText]) -> None:
+def refuse_unknown_labels(names: Sequence[str], examples: Sequence[LabelledText]) -> None:
     """Refuse labels that the classifier has never seen: no score would mean anything."""
     for number, example in enumerate(examples, 1):
         for label in example.labels:

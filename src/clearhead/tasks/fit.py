@@ -40,7 +40,7 @@ from clearhead.tasks.corpus import Corpus
 from clearhead.tasks.hosts import seen_by_all
 from clearhead.tasks.looking import probes
 from clearhead.tasks.pretraining import OBJECTIVES
-from clearhead.tasks.runs import ended, use_weights
+from clearhead.tasks.runs import ended_run, use_weights
 from clearhead.tasks.task import Task, Tokenizers, decide, with_vocabularies
 from clearhead.training import (
     Chosen,
@@ -487,7 +487,7 @@ def recorded(job: Job, folder: RunFolder, plan: RunPlan, notes: list[Note]) -> I
                     use_weights(folder, weights, config, report)
                 folder.log.write(report.line())
                 if isinstance(report, Chosen):
-                    report = ended(folder, report)
+                    report = ended_run(folder, report)
             yield report
     except NotFiniteError as error:
         if job.ranks.first:

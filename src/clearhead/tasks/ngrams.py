@@ -60,10 +60,10 @@ def fit_ngrams(ngrams: NGrams, tokenizer: Tokenizer, batches: Batches[LabelBatch
     rarity[keys < -tokenizer.vocab_size] *= RUNS
     ngrams.rarity[: len(keys)] = torch.from_numpy(rarity).float()
     labels = torch.cat([batch.labels for batch in used]).float() * 2 - 1
-    ngrams.weight[:-1], ngrams.bias[:] = support_vectors(matrix(ngrams, used), labels)
+    ngrams.weight[:-1], ngrams.bias[:] = support_vectors(sparse_matrix(ngrams, used), labels)
 
 
-def matrix(ngrams: NGrams, batches: list[LabelBatch]) -> Matrix:
+def sparse_matrix(ngrams: NGrams, batches: list[LabelBatch]) -> Matrix:
     """A row for each text, a column for each n-gram."""
     parts, n_rows = [], 0
     for batch in batches:

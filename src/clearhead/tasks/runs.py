@@ -325,7 +325,7 @@ class Ended(Chosen):
         return "\n".join(lines)
 
 
-def ended(folder: RunFolder, chosen: Chosen) -> Ended:
+def ended_run(folder: RunFolder, chosen: Chosen) -> Ended:
     """What a run that has just chosen its weights has come to, as far as its log is there."""
     log = list(folder.log.lines())
     steps = [line for line in log if line.get("kind") == "step"]
@@ -412,7 +412,7 @@ def started_workers(
         for _ in range(n_workers):
             with undisturbed():
                 ours, theirs = context.Pipe()
-                worker = context.Process(target=work, args=(theirs, load, options))
+                worker = context.Process(target=translate_for_parent, args=(theirs, load, options))
                 worker.start()
                 theirs.close()
                 workers.append(worker)
@@ -457,7 +457,9 @@ def undisturbed() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def work(pipe: Connection, load: Callable[[], Translator], options: dict[str, Any]) -> None:
+def translate_for_parent(
+    pipe: Connection, load: Callable[[], Translator], options: dict[str, Any]
+) -> None:
     """Translate the chunks that come, with one thread, until there is nobody to send them."""
     threading.Thread(target=leave_with_parent, daemon=True).start()
     torch.set_num_threads(1)

@@ -92,21 +92,21 @@ def pre_tokenizer(method: str) -> dict[str, Any]:
     if method in SENTENCEPIECE:
         return metaspace()
     if method == "gpt2":
-        return byte_level(use_regex=True)
+        return byte_level_part(use_regex=True)
     split = {
         "type": "Split",
         "pattern": {"Regex": METHODS[method].pattern},
         "behavior": "Isolated",
         "invert": False,
     }
-    both = {"type": "Sequence", "pretokenizers": [split, byte_level(use_regex=False)]}
+    both = {"type": "Sequence", "pretokenizers": [split, byte_level_part(use_regex=False)]}
     return both if method == "bytes" else split
 
 
 def decoder(method: str) -> dict[str, Any]:
     """For other programs that read the file; here a token is its bytes."""
     if method in BYTE_LEVEL:
-        return byte_level(use_regex=True)
+        return byte_level_part(use_regex=True)
     if method in WORDPIECE:
         return {"type": "WordPiece", "prefix": CONTINUATION, "cleanup": True}
     if method in SENTENCEPIECE:
@@ -127,7 +127,7 @@ def metaspace() -> dict[str, Any]:
     }
 
 
-def byte_level(use_regex: bool) -> dict[str, Any]:
+def byte_level_part(use_regex: bool) -> dict[str, Any]:
     return {
         "type": "ByteLevel",
         "add_prefix_space": False,
