@@ -68,6 +68,11 @@ def atomic_file(path: Path, needed: int = 0) -> Iterator[HashedFile]:
         sync(path.parent)
 
 
+def write_atomically(path: Path, content: bytes) -> None:
+    with atomic_file(path, len(content)) as file:
+        file.write(content)
+
+
 @contextmanager
 def output_file(path: Path) -> Iterator[BinaryIO]:
     """A file that a person has named, to be written piece by piece; it appears when it is whole.

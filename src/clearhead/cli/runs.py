@@ -73,10 +73,8 @@ def info(run: options.AnyRun, as_json: options.Json = False) -> None:
         typer.echo(json.dumps(values | {"config": config}, ensure_ascii=False))
         return
     if not about.ended:
-        newest = folder.checkpoints.newest()
-        saved = f"{newest.step:,} of {folder.plan().total:,} steps are" if newest else "no step is"
         typer.echo(
-            f"{run} is a {about.task} run that has not ended: {saved} saved.\n"
+            f"{run} is a {about.task} run that has not ended: {folder.told_progress()}.\n"
             f"Resume with: clearhead train {run}\n{told_of_cache()}"
         )
         return

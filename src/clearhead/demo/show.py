@@ -12,7 +12,7 @@ from typing import ClassVar
 from rich.console import Console
 
 from clearhead.config import Given, layered
-from clearhead.disk import atomic_file, atomic_folder
+from clearhead.disk import atomic_folder, write_atomically
 from clearhead.errors import ConfigError
 from clearhead.tasks import load
 
@@ -88,8 +88,7 @@ class Show(ABC):
     def write_look(self) -> None:
         """Write the page that shows every number behind one answer, and say how to open it."""
         page = self.into / "look.html"
-        with atomic_file(page) as file:
-            file.write(load(self.into).look(self.words.asked).html().encode())
+        write_atomically(page, load(self.into).look(self.words.asked).html().encode())
         self.say(
             "A look inside",
             f'Every number behind its answer to "{self.words.asked}" is on one page, {page}. '

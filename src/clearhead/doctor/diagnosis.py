@@ -196,21 +196,7 @@ def fix(diagnosis: Diagnosis, out: str | Path) -> Fixed:
             "Make both files again from one table, then run the doctor again.",
         )
     examples = corpus_of(diagnosis.paths, diagnosis.kind, diagnosis.columns)
-    if any(map(is_pipe, examples.paths)):
-        raise DataError(
-            "What came through a pipe cannot be read again to fix it.",
-            "Save it to a file and give that.",
-        )
-    targets = {path: Path(out) / Path(path).name for path in examples.paths}
-    if taken := next((target for target in targets.values() if target.exists()), None):
-        raise DataError(
-            f"{taken} exists already.", "Give a folder that does not hold it: --fix cleaned"
-        )
-    if len(set(targets.values())) < len(targets):
-        raise DataError(
-            f"Two files have one name: {shown(', '.join(targets))}.",
-            "Fix them one after the other.",
-        )
+    targets = fixed_paths(examples.paths, Path(out))
     drop, left_out = np.zeros(diagnosis.examples, bool), {}
     for finding in diagnosis.findings:
         left_out[finding.name] = int(np.count_nonzero(finding.left_out & ~drop))
@@ -228,6 +214,26 @@ def fix(diagnosis: Diagnosis, out: str | Path) -> Fixed:
         kept=int(np.count_nonzero(~drop)),
         left_out={name: count for name, count in left_out.items() if count},
     )
+
+
+def fixed_paths(paths: Iterable[str], out: Path) -> dict[str, Path]:
+    """Where each file is written without its faults, if it can be read again and nothing is there."""
+    if any(map(is_pipe, paths)):
+        raise DataError(
+            "What came through a pipe cannot be read again to fix it.",
+            "Save it to a file and give that.",
+        )
+    targets = {path: out / Path(path).name for path in paths}
+    if taken := next((target for target in targets.values() if target.exists()), None):
+        raise DataError(
+            f"{taken} exists already.", "Give a folder that does not hold it: --fix cleaned"
+        )
+    if len(set(targets.values())) < len(targets):
+        raise DataError(
+            f"Two files have one name: {shown(', '.join(targets))}.",
+            "Fix them one after the other.",
+        )
+    return targets
 
 
 def write_kept(examples: Examples[Any], targets: dict[str, Path], drop: Mask) -> None:

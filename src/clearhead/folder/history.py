@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AllowInfNan, BaseModel, ConfigDict, Field, ValidationError
 
-from clearhead.disk import UNTRUSTED, atomic_file, disk_errors, open_inside
+from clearhead.disk import UNTRUSTED, disk_errors, open_inside, write_atomically
 from clearhead.errors import FolderError, shown
 
 MAX_LINE = 2**20
@@ -70,8 +70,7 @@ class Log:
             if current <= step:
                 kept.append(json.dumps(report, ensure_ascii=False))
         content = "".join(f"{line}\n" for line in kept).encode()
-        with atomic_file(self.path, len(content)) as file:
-            file.write(content)
+        write_atomically(self.path, content)
 
 
 class Checked(BaseModel):

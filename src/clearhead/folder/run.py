@@ -26,6 +26,7 @@ from clearhead.disk import (
     read_inside,
     size_inside,
     sweep,
+    write_atomically,
 )
 from clearhead.errors import (
     ClearheadError,
@@ -88,18 +89,7 @@ class RunFolder:
         Its config is written last, for it makes a folder a run.
         """
         run = cls(path)
-        if run.exists():
-            raise FolderError(
-                f"{run.path} is a run already.",
-                f"Resume with: clearhead train {run.path}, or choose another --into.",
-            )
-        names = sorted(path.name for path in run.path.iterdir()) if run.path.is_dir() else []
-        for name in names:
-            if name not in BEFORE_CONFIG and not STRAY.fullmatch(name):
-                raise FolderError(
-                    f"{run.path} is no run, and not empty: it holds {name!a}.",
-                    "Choose another --into.",
-                )
+        run.refuse_occupied()
         own = {SOURCE_TOKENIZER: source_tokenizer} if source_tokenizer else {}
         tokenizers = {TOKENIZER: tokenizer, **own}
         make_folder(run.path)
@@ -111,11 +101,25 @@ class RunFolder:
             run.write_words(words)
         for file, content in (origin or {}).items():
             make_folder((run.path / ORIGIN / file).parent)
-            with atomic_file(run.path / ORIGIN / file, len(content)) as written:
-                written.write(content)
+            write_atomically(run.path / ORIGIN / file, content)
         fingerprint = ",".join(learned.fingerprint for learned in tokenizers.values())
         run.write_config(config.but(tokenizer=config.tokenizer.but(fingerprint=fingerprint)))
         return run
+
+    def refuse_occupied(self) -> None:
+        """Refuse to begin in a run, or in a folder of something else."""
+        if self.exists():
+            raise FolderError(
+                f"{self.path} is a run already.",
+                f"Resume with: clearhead train {self.path}, or choose another --into.",
+            )
+        names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
+        for name in names:
+            if name not in BEFORE_CONFIG and not STRAY.fullmatch(name):
+                raise FolderError(
+                    f"{self.path} is no run, and not empty: it holds {name!a}.",
+                    "Choose another --into.",
+                )
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
@@ -166,9 +170,7 @@ class RunFolder:
         self.write(CARD, text)
 
     def write(self, name: str, text: str) -> None:
-        content = text.encode()
-        with atomic_file(self.path / name, len(content)) as file:
-            file.write(content)
+        write_atomically(self.path / name, text.encode())
 
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Those of what the model reads and of what it writes, which mostly are one."""
@@ -239,13 +241,17 @@ class RunFolder:
     def refuse_unended(self) -> None:
         if self.has_weights() or not (self.checkpoints.path.exists() or self.log.path.exists()):
             return  # in a run that was never trained, weights are missing like any other file
+        use = ", or use what there is with: --checkpoint last" if self.checkpoints.newest() else ""
+        raise FolderError(
+            f"{self.path} has not ended: {self.told_progress()}.",
+            f"Train it to its end with: clearhead train {self.path}{use}",
+        )
+
+    def told_progress(self) -> str:
+        """How much of a run that has not ended is saved."""
         newest = self.checkpoints.newest()
         saved = f"{newest.step:,} of {self.plan().total:,} steps are" if newest else "no step is"
-        raise FolderError(
-            f"{self.path} has not ended: {saved} saved.",
-            f"Train it to its end with: clearhead train {self.path}"
-            + (", or use what there is with: --checkpoint last" if newest else ""),
-        )
+        return f"{saved} saved"
 
     def checkpoint_of(self, name: str) -> Checkpoint:
         """The whole checkpoint of a step, or the newest one for "last"."""

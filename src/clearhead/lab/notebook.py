@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from clearhead.data.lines import Progress
-from clearhead.disk import atomic_file, locked, make_folder, read_inside, sweep
+from clearhead.disk import locked, make_folder, read_inside, sweep, write_atomically
 from clearhead.errors import ConfigError, FolderError
 from clearhead.lab.figures import figure_with_files, require_matplotlib
 from clearhead.machine import n_processors, processor
@@ -114,8 +114,7 @@ class Notebook:
         self.write(f"{name}.csv", text.getvalue().encode())
 
     def write(self, name: str, content: bytes) -> None:
-        with atomic_file(self.folder / name) as file:
-            file.write(content)
+        write_atomically(self.folder / name, content)
 
     @contextmanager
     def picture(self, name: str, shows: str, size: tuple[float, float]) -> Iterator["Figure"]:

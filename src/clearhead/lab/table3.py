@@ -189,32 +189,10 @@ class Table3(Experiment):
             axes.set_title("◆ in the paper", color=COLOURS["lstm"], loc="right")
 
     def findings(self, chosen: list[Variation], found: Mapping[str, list[Row]]) -> Findings:
-        table: list[tuple[str, ...]] = [
-            (
-                "",
-                "variation",
-                "weights",
-                "perplexity",
-                "BLEU",
-                "in the paper",
-                "its perplexity",
-                "its BLEU",
-            )
-        ]
+        ours, theirs = ("weights", "perplexity", "BLEU"), ("its perplexity", "its BLEU")
+        header = ("", "variation", *ours, "in the paper", *theirs)
+        table = (header, *(table_row(each, found[each.name]) for each in chosen))
         base = found["base"]
-        for each in chosen:
-            rows = found[each.name]
-            theirs = ("", "", "") if each.paper is None else each.paper
-            table.append(
-                (
-                    each.group,
-                    each.name,
-                    f"{rows[0]['weights']:,}",
-                    with_spread(rows, "perplexity"),
-                    with_spread(rows, "bleu"),
-                    *(str(cell) for cell in theirs),
-                )
-            )
         noise = 2 * deviation(base, "perplexity") or 0.03 * mean(base, "perplexity")
         agree, differ = list[str](), list[str]()
         for each in chosen[1:]:
@@ -233,7 +211,19 @@ class Table3(Experiment):
             "helps a long training, dropout for one, may hurt a short one, and larger models are "
             "still behind. ± is the standard deviation over seeds.",
         )
-        return Findings(said=said, table=tuple(table))
+        return Findings(said=said, table=table)
+
+
+def table_row(variation: Variation, rows: Sequence[Row]) -> tuple[str, ...]:
+    weights = f"{rows[0]['weights']:,}"
+    scores = with_spread(rows, "perplexity"), with_spread(rows, "bleu")
+    return (
+        variation.group,
+        variation.name,
+        weights,
+        *scores,
+        *map(str, variation.paper or [""] * 3),
+    )
 
 
 class Bench:

@@ -75,18 +75,9 @@ class Versus(Experiment):
                 axes.set_ylabel("BLEU" if measure == "bleu" else "loss (nats per token)")
 
     def findings(self, rows: list[Row], curves: list[Row], told: str) -> Findings:
-        header = (
-            "",
-            "seed",
-            "weights",
-            "updates",
-            "tokens/s",
-            "loss",
-            "BLEU",
-            "BLEU at equal updates",
-        )
+        header = ("", "seed", "weights", "updates", "tokens/s", "loss", "BLEU")
         shared = min(row["updates"] for row in rows)
-        table = [header]
+        table = [(*header, "BLEU at equal updates")]
         for row in rows:
             own = curve(curves, row["architecture"], row["seed"], "bleu", x="updates")
             before = [score for updates, score in own if updates <= shared] or [own[0][1]]

@@ -77,25 +77,28 @@ def reasons(look: Replay) -> Reasons:
     }
     groups = word_places(said) or [[row] for row in range(len(rows))]
     # a decoder's word cannot owe anything to what comes later
-    unseen = torch.tensor(
-        [
-            [
-                look.family == "decoder" and places[0] > rows[group[0]]
-                for places in word_places(read)
-            ]
-            for group in groups
-        ]
-    )
-    measures = {}
-    for name, table in tables.items():
-        over_tokens = torch.mean if "attention" in name else torch.sum  # log-probabilities add up
-        merged = torch.stack([over_tokens(table[group], dim=0) for group in groups]).double()
-        measures[name] = merged.masked_fill(unseen, torch.nan).numpy()
+    unseen = [
+        [look.family == "decoder" and places[0] > rows[group[0]] for places in word_places(read)]
+        for group in groups
+    ]
     return Reasons(
         said=word_texts(said) or tuple(token.text for token in said),
         read=word_texts(read),
-        measures=measures,
+        measures={
+            name: over_words(name, table, groups)
+            .masked_fill(torch.tensor(unseen), torch.nan)
+            .numpy()
+            for name, table in tables.items()
+        },
     )
+
+
+def over_words(
+    name: str, table: Float[Tensor, "R W"], groups: Sequence[Sequence[int]]
+) -> Float[Tensor, "G W"]:
+    """The rows of each output word's tokens in one: log-probabilities add up, attention does not."""
+    over_tokens = torch.mean if "attention" in name else torch.sum
+    return torch.stack([over_tokens(table[group], dim=0) for group in groups]).double()
 
 
 def outputs(look: Replay) -> tuple[list[int], tuple[Token, ...]]:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
-from clearhead.disk import atomic_file, locked, make_folder, read_inside, sweep
+from clearhead.disk import atomic_file, locked, make_folder, read_inside, sweep, write_atomically
 from clearhead.errors import FolderError, shown
 from clearhead.folder.history import Checked, Count, Log
 from clearhead.scale.chunks import Chunk
@@ -103,8 +103,7 @@ class Shard:
             # Written anew: a line that a kill cut off must not run into the next one.
             kept = [header, *self.parts.values(), *([self.end] if self.end else [])]
             content = "".join(f"{record.model_dump_json()}\n" for record in kept).encode()
-            with atomic_file(self.log.path, len(content)) as file:
-                file.write(content)
+            write_atomically(self.log.path, content)
             yield self
 
     def missing(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:

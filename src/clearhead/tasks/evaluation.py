@@ -27,7 +27,7 @@ from clearhead.model.recurrent import SourceAttention
 from clearhead.tasks.chat import Chatbot, read_conversations
 from clearhead.tasks.classification import Classifier, chosen_labels, probabilities
 from clearhead.tasks.runs import MANY, in_workers, load
-from clearhead.tasks.task import User
+from clearhead.tasks.task import Perplexity, User
 from clearhead.tasks.translation import Translation, Translator
 from clearhead.tasks.writing import Writer
 
@@ -88,18 +88,21 @@ def evaluate(
         )
     if isinstance(user, Classifier):
         return evaluate_labels(user, list(labelled(*files, columns=columns)))
-    if isinstance(user, Chatbot):
-        talks = read_conversations(*files, columns=columns)
-        found = user.perplexity(each.turns for each in talks)
-    elif isinstance(user, Writer):
-        found = user.perplexity(running_text(*files, columns=columns))
-    else:
-        raise ConfigError(
-            f"{user.name} is a {user.config.task} run, and there is no test for it.",
-            "Fine-tune it for a task first.",
-        )
+    found = perplexity_of(user, files, columns)
     names = "perplexity", "nats_per_token", "bits_per_byte", "tokens", "bytes"
     return Evaluation(scores={name: getattr(found, name) for name in names}, text=str(found))
+
+
+def perplexity_of(user: User, files: Sequence[str | Path], columns: Sequence[str]) -> Perplexity:
+    if isinstance(user, Chatbot):
+        talks = read_conversations(*files, columns=columns)
+        return user.perplexity(each.turns for each in talks)
+    if isinstance(user, Writer):
+        return user.perplexity(running_text(*files, columns=columns))
+    raise ConfigError(
+        f"{user.name} is a {user.config.task} run, and there is no test for it.",
+        "Fine-tune it for a task first.",
+    )
 
 
 def evaluate_translations(
@@ -123,11 +126,10 @@ def evaluate_translations(
         f"{len(found):,} sentences in {seconds:.1f} s: {len(found) / seconds:,.0f} sentences/s, "
         f"{n_tokens / seconds:,.0f} tokens/s; guard hits: {n_hits}"
     )
+    chrfs = metrics.sentence_chrf(texts, references)
     judged = [
         Judged(pair=pair, text=text, chrf=chrf, confidence=confidence(one))
-        for pair, text, chrf, one in zip(
-            examples, texts, metrics.sentence_chrf(texts, references), found, strict=True
-        )
+        for pair, text, chrf, one in zip(examples, texts, chrfs, found, strict=True)
     ]
     lengths, sureness = scores_by_length(judged), scores_by_confidence(judged)
     worst = sorted(judged, key=lambda one: one.chrf)[:n_worst]

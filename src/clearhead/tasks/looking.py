@@ -67,22 +67,19 @@ def look_at_writing(
         reads = flat.model.config.reads
         context = [own.start] if reads or not source else source
         ended = [end] if found is None or found.finished else []
-        encoder, decoder = source if reads else [], [*context, *ids, *ended]
-        whole = with_texts(own, decoder)
-        return Look(
-            model=flat.model,
+        whole = with_texts(own, [*context, *ids, *ended])
+        return look_through(
+            flat.model,
+            edits,
+            text,
             task=task,
-            input=edits.swapped(text),
             output=(decoded or own.decode)(ids),
-            source=with_texts(tokenizers[0], encoder),
+            source=with_texts(tokenizers[0], source if reads else []),
             target=whole[:-1],
             predicted=whole[1:],
-            seen=replayed(flat.model, encoder, decoder[:-1], edits.taps),
             spell=own.tokens,
             n_given=len(context) - 1,
             beam=beam,
-            edits=edits.names,
-            taps=edits.taps,
             notes=(*(found.notes if found else ()), *(NO_MASK if looks_ahead(edits) else ())),
         )
 
@@ -142,21 +139,42 @@ def look_at_reading(
 
     def looked(edits: Edits) -> Look:
         source = read(encode, edits.swapped(text))
-        look = Look(
-            model=model,
+        look = look_through(
+            model,
+            edits,
+            text,
             task=task,
-            input=edits.swapped(text),
             output="",
             source=with_texts(tokenizer, source),
-            seen=replayed(model, source, (), edits.taps),
             spell=tokenizer.tokens,
-            edits=edits.names,
-            taps=edits.taps,
             **of_classes,
         )
         return replace(look, output=look.verdict[0].text) if look.classes else look
 
     return with_before(looked, edits_of(edit, model.config))
+
+
+def look_through(
+    model: Model,
+    edits: Edits,
+    text: str,
+    *,
+    source: Sequence[Token],
+    target: Sequence[Token] = (),
+    **known: Any,
+) -> Look:
+    """What passes through an edited model that reads a source and, if it writes, a target."""
+    read, written = ([token.id for token in side] for side in (source, target))
+    return Look(
+        model=model,
+        input=edits.swapped(text),
+        source=tuple(source),
+        target=tuple(target),
+        seen=replayed(model, read, written, edits.taps),
+        edits=edits.names,
+        taps=edits.taps,
+        **known,
+    )
 
 
 def read(encode: Encode, text: str) -> list[int]:

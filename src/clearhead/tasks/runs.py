@@ -158,17 +158,7 @@ def average(run: str | Path, last: int = 5) -> Averaging:
     """
     folder = RunFolder.open(run)
     with folder.lock():
-        steps = tuple(folder.checkpoints.steps()[-last:])
-        if not steps:
-            raise FolderError(
-                f"{folder.path} holds no checkpoints to average.",
-                f"Train with train.keep_checkpoints = {last}.",
-            )
-        if not folder.has_weights():
-            raise FolderError(
-                f"{folder.path} has not ended, so there are no weights to compare with.",
-                f"Train it to its end with: clearhead train {folder.path}",
-            )
+        steps = steps_to_average(folder, last)
         config = folder.config()
         task = TASKS[config.task]
         corpus = Corpus(task, config.data, folder.path)
@@ -200,6 +190,22 @@ def average(run: str | Path, last: int = 5) -> Averaging:
         mean=worded(judge.name, mean),
         former=former,
     )
+
+
+def steps_to_average(folder: RunFolder, last: int) -> tuple[int, ...]:
+    """The newest checkpoints of a run that has ended, by their steps."""
+    steps = tuple(folder.checkpoints.steps()[-last:])
+    if not steps:
+        raise FolderError(
+            f"{folder.path} holds no checkpoints to average.",
+            f"Train with train.keep_checkpoints = {last}.",
+        )
+    if not folder.has_weights():
+        raise FolderError(
+            f"{folder.path} has not ended, so there are no weights to compare with.",
+            f"Train it to its end with: clearhead train {folder.path}",
+        )
+    return steps
 
 
 def use_weights(

@@ -145,15 +145,10 @@ def model_section(vocabulary: Vocabulary) -> dict[str, Any]:
         more = (ABSENT, *vocabulary.beyond)
         ids |= {token: number for number, token in enumerate(more, start=len(ids))}
     if kind == "Unigram":
-        n_learned = len(vocabulary.learned)
-        first = [0.0] * len(vocabulary.specials) + [0.0] * len(byte_tokens(vocabulary.method))
-        between = [0.0] * bool(vocabulary.beyond)
-        given = vocabulary.scores
-        scores = [*first, *given[:n_learned], *between, *given[n_learned:]]
         return {
             "type": kind,
             "unk_id": ids[unknown],
-            "vocab": list(map(list, zip(ids, scores, strict=True))),
+            "vocab": list(map(list, zip(ids, scores_of(vocabulary), strict=True))),
             "byte_fallback": fallback,
         }
     if kind == "WordPiece":
@@ -178,6 +173,14 @@ def model_section(vocabulary: Vocabulary) -> dict[str, Any]:
         "vocab": ids,
         "merges": list(map(list, vocabulary.merges)),
     }
+
+
+def scores_of(vocabulary: Vocabulary) -> list[float]:
+    """A score for each token of a Unigram model; those that were not learned have none, that is 0."""
+    n_learned, given = len(vocabulary.learned), vocabulary.scores
+    n_first = len(vocabulary.specials) + len(byte_tokens(vocabulary.method))
+    between = [0.0] * bool(vocabulary.beyond)
+    return [*[0.0] * n_first, *given[:n_learned], *between, *given[n_learned:]]
 
 
 def from_json(text: str | bytes) -> tuple[Vocabulary, str]:
