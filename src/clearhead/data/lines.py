@@ -129,9 +129,9 @@ class Lines:
             return data.decode("utf-8", self.errors)
 
 
-def only_text(errors: Errors = "strict") -> str:
+def only_text() -> str:
     """All of stdin as one text, which must not be longer than a line may be."""
-    lines, n_bytes = Lines(STDIN, errors), 0
+    lines, n_bytes = Lines(STDIN), 0
     found: list[str] = []
     for block in lines.blocks():
         found += block.lines

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+ARCHITECTURES = ("transformer", "lstm", "gru")
 INK = "#7d7d7d"
 COLOURS = {
     "transformer": "#2f81c8",

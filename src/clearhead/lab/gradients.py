@@ -16,7 +16,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.config import ModelConfig
-from clearhead.lab.figures import mark_place, name_of, plot_formula, plot_lines, tick_plainly
+from clearhead.lab.figures import (
+    ARCHITECTURES,
+    mark_place,
+    name_of,
+    plot_formula,
+    plot_lines,
+    tick_plainly,
+)
 from clearhead.lab.graph import layer_over, leaf_vectors, shortest_path
 from clearhead.lab.notebook import Experiment, Findings, Notebook, Row
 from clearhead.lab.toys import (
@@ -30,7 +37,6 @@ from clearhead.lab.toys import (
 )
 from clearhead.model import Model, Tap, build
 
-ARCHITECTURES = ("transformer", "lstm", "gru")
 REMEMBERED = 0.9
 """Share of words right from which on a distance counts as inside the reference window."""
 VANISHED = 1e-12

@@ -108,7 +108,6 @@ def learn(
     config: TrainConfig,
     *,
     loss: Loss | None = None,
-    judge: Judge | None = None,
     told: Callable[[int], object] = lambda _: None,
 ) -> None:
     """Train a model in memory for `config.max_steps` updates; `told` hears of each."""
@@ -119,7 +118,7 @@ def learn(
         loss=loss or next_token_loss(config.label_smoothing),
         config=config.but(validate_every=steps, film=False),
         steps=steps,
-        judge=judge or Judge(loss=lambda _: 0.0),
+        judge=Judge(loss=lambda _: 0.0),
         keeper=NothingKept(),
         corrections=(),
     )

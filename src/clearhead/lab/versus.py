@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from clearhead.folder import RunFolder
-from clearhead.lab.figures import name_of, plot_lines
+from clearhead.lab.figures import ARCHITECTURES, name_of, plot_lines
 from clearhead.lab.notebook import Experiment, Findings, Notebook, Row
 from clearhead.tasks.fit import fit, request
 from clearhead.tasks.translation import TranslationTask
 from clearhead.training import StepReport, Stopped
-
-ARCHITECTURES = ("transformer", "lstm", "gru")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -155,8 +155,8 @@ class LabelledTensor:
         return "\n".join([self.path, *lines, *([f"({', '.join(more)})"] if more else [])])
 
 
-def cut_label(label: str) -> str:
-    return label if len(label) <= WIDEST else label[: WIDEST - 1] + "…"
+def cut_label(label: str, widest: int = WIDEST) -> str:
+    return label if len(label) <= widest else f"{label[: widest - 1]}…"
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,6 @@ from clearhead.tasks.task import (
     Output,
     Perplexity,
     Task,
-    Tokenizers,
     User,
     value_of,
 )
@@ -90,13 +89,10 @@ class Chatbot(User):
     ability = "chat"
     remedy = "clearhead train FILES --task chat --into RUN"
 
-    def __init__(
-        self, model: Model, tokenizers: Tokenizers, config: Config, name: str = ""
-    ) -> None:
-        super().__init__(model, tokenizers, config, name)
-        self.flat = laid_out(model)
-        self.reads_question = config.model.family == "encoder-decoder"
-        self.limit = self.limit_of(config.data.max_length, n_marks=2)
+    def prepare(self) -> None:
+        self.flat = laid_out(self.model)
+        self.reads_question = self.config.model.family == "encoder-decoder"
+        self.limit = self.limit_of(self.config.data.max_length, n_marks=2)
         self.turns: list[str] = []
         """What was said so far, by the user and the bot in turn."""
         self.n_asked = 0

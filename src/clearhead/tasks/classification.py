@@ -21,7 +21,7 @@ from clearhead.model import Model
 from clearhead.tasks.baseline import linear_scores
 from clearhead.tasks.looking import Asked, look_at_reading
 from clearhead.tasks.ngrams import MOST_WEIGHTS, fit_ngrams, known_ngrams
-from clearhead.tasks.task import N_SAMPLES, Task, Tokenizers, User, by_length
+from clearhead.tasks.task import N_SAMPLES, Task, User, by_length
 from clearhead.training import Judge, Loss, Samples, label_loss, mean_loss, worded
 
 TEMPERATURES = (0.05, 20.0)
@@ -60,12 +60,10 @@ class Classifier(User):
     ability = "classify"
     remedy = "clearhead train TABLE --task classification --into RUN"
 
-    def __init__(
-        self, model: Model, tokenizers: Tokenizers, config: Config, name: str = ""
-    ) -> None:
-        super().__init__(model, tokenizers, config, name)
-        self.labels = config.labels.names
-        self.limit = self.limit_of(config.data.max_length, n_marks=len(self.tokenizer.reading(())))
+    def prepare(self) -> None:
+        self.labels = self.config.labels.names
+        n_marks = len(self.tokenizer.reading(()))
+        self.limit = self.limit_of(self.config.data.max_length, n_marks)
 
     @staticmethod
     def suits(config: Config) -> bool:

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from clearhead.config import Config
 from clearhead.look import Look
-from clearhead.model import Model, masks
+from clearhead.model import masks
 from clearhead.model.sequence import pool
 from clearhead.tasks.looking import Asked, look_at_reading
-from clearhead.tasks.task import Tokenizers, User, by_length
+from clearhead.tasks.task import User, by_length
 
 
 class Encoder(User):
@@ -21,11 +21,9 @@ class Encoder(User):
     ability = "embed"
     remedy = "clearhead pretrain FILES --objective masked --into RUN"
 
-    def __init__(
-        self, model: Model, tokenizers: Tokenizers, config: Config, name: str = ""
-    ) -> None:
-        super().__init__(model, tokenizers, config, name)
-        self.limit = self.limit_of(config.data.max_length, n_marks=len(self.source.reading(())))
+    def prepare(self) -> None:
+        n_marks = len(self.source.reading(()))
+        self.limit = self.limit_of(self.config.data.max_length, n_marks)
 
     @staticmethod
     def suits(config: Config) -> bool:

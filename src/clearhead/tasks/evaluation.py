@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
@@ -21,6 +22,7 @@ from clearhead.config import DecodeConfig
 from clearhead.data.examples import LabelledText, Pair, labelled, pairs, running_text
 from clearhead.decode import ALONE
 from clearhead.errors import ConfigError, DataError, shown
+from clearhead.look.labelled import cut_label
 from clearhead.model import Model
 from clearhead.model.attention import Attention
 from clearhead.model.recurrent import SourceAttention
@@ -34,7 +36,7 @@ from clearhead.tasks.writing import Writer
 MOST_COLUMNS = 12
 """Labels up to which all confusions are drawn; beyond, only the most frequent ones are told."""
 N_CONFUSED = 12
-WIDEST = 32
+short = partial(cut_label, widest=32)
 LENGTHS = (0, 6, 11, 16, 21, 31, 51)
 """Words of a source from which on it belongs to the next class of lengths."""
 Confusions = Mapping[tuple[Hashable, Hashable], int]
@@ -324,10 +326,6 @@ def mistakes(confused: Confusions) -> Iterator[str]:
     yield "most often confused:" if wrong else "nothing was confused"
     for pair in sorted(wrong, key=lambda pair: (-wrong[pair], str(pair)))[:N_CONFUSED]:
         yield f"{wrong[pair]:4,} × {short(str(pair[0]))} taken for {short(str(pair[1]))}"
-
-
-def short(label: str) -> str:
-    return label if len(label) <= WIDEST else label[: WIDEST - 1] + "…"
 
 
 def confidences(

@@ -176,6 +176,10 @@ class User(ABC):
         self.words: Words | None = None
         """The words that it has seen in training, where the run knows them."""
         self.searching: Searching = ALONE
+        self.prepare()
+
+    def prepare(self) -> None:  # noqa: B027  # most need something, not all
+        """Lay out what follows from the model and its settings and is needed again and again."""
 
     def by(self, searching: Searching) -> Self:
         """The same user (a shallow copy) whose outputs somebody else searches for: a pool, say."""

@@ -22,7 +22,6 @@ from clearhead.tasks.task import (
     Output,
     Perplexity,
     Task,
-    Tokenizers,
     User,
     value_of,
 )
@@ -64,12 +63,9 @@ class Writer(User):
     ability = "write"
     remedy = "clearhead train FILES --task writing --into RUN"
 
-    def __init__(
-        self, model: Model, tokenizers: Tokenizers, config: Config, name: str = ""
-    ) -> None:
-        super().__init__(model, tokenizers, config, name)
-        self.flat = laid_out(model)
-        self.window = self.limit_of(config.data.window, n_marks=0)
+    def prepare(self) -> None:
+        self.flat = laid_out(self.model)
+        self.window = self.limit_of(self.config.data.window, n_marks=0)
 
     @staticmethod
     def suits(config: Config) -> bool:

@@ -48,8 +48,6 @@ class Method:
     """A space is put before the text, so that a word is the same token wherever it stands."""
     fallback: bool = False
     """Characters outside the vocabulary are spelled in bytes, so nothing is unknown."""
-    is_foreign: bool = False
-    """It is learned elsewhere, and comes with an imported model."""
     has_lines: bool = False
     """The end of a line is a token like any other; else an end token stands for it."""
     opens: bool = False
@@ -63,11 +61,11 @@ METHODS = {
     "wordpiece": Method("WordPiece"),
     "words": Method("WordLevel"),
     "characters": Method("WordLevel", pattern=CHARACTERS, spaced=False),
-    "bert": Method("WordPiece", is_foreign=True, opens=True),
-    "bert-cased": Method("WordPiece", is_foreign=True, opens=True),
-    "gpt2": Method("BPE", spaced=False, is_foreign=True, has_lines=True),
-    "sentencepiece": Method("Unigram", is_foreign=True),
-    "sentencepiece-bpe": Method("BPE", is_foreign=True),
+    "bert": Method("WordPiece", opens=True),
+    "bert-cased": Method("WordPiece", opens=True),
+    "gpt2": Method("BPE", spaced=False, has_lines=True),
+    "sentencepiece": Method("Unigram"),
+    "sentencepiece-bpe": Method("BPE"),
 }
 BYTE_LEVEL = ("bytes", "gpt2")
 """Methods whose tokens are bytes."""
