@@ -197,8 +197,8 @@ def test_the_map_counts_tokens(visit, look_at):
 def test_a_film_plays_through_its_checkpoints(visit, look_at):
     look = look_at()
     film = {
-        "steps": [10, 20, 30],
-        "loss": [3.0, 2.0, 1.5],
+        "steps": [0, 20, 30],
+        "loss": [None, 2.0, 1.5],
         "source": ["a"] * 4,
         "target": ["b"] * 4,
     }
@@ -212,6 +212,30 @@ def test_a_film_plays_through_its_checkpoints(visit, look_at):
     before = tab.evaluate(picture)
     tab.evaluate("look.state.set({ frame: 2 })")
     assert tab.evaluate(picture) != before
+    tab.evaluate("look.state.set({ frame: 0, table: true })")
+    assert "untrained" in tab.locator("output").inner_text()
+    assert not tab.locator(".texts").is_visible(), "the film has its own sentence"
+
+
+@pytest.mark.parametrize("width", [380, 1280])
+def test_a_head_says_what_it_does_and_what_it_costs(visit, look_at, width):
+    look = look_at()
+    tab = visit(look, "#/heads", width=width)
+    costs = look.silenced_heads()["attentions"]
+    dearest = max(
+        ((path, head) for path in costs for head in range(4)),
+        key=lambda one: costs[one[0]]["lost"][one[1]],
+    )
+    first = tab.locator(".head-card").first
+    assert (first.get_attribute("data-id"), int(first.get_attribute("data-head"))) == dearest
+    assert tab.locator(".head-card b:empty").count() == 0, "each has a role in words"
+    first.click()
+    assert tab.locator(".preview").inner_text().count("This head")
+    gap = tab.evaluate(
+        """() => document.querySelector('.preview').getBoundingClientRect().top
+           - document.querySelector('.head-card').getBoundingClientRect().bottom"""
+    )
+    assert abs(gap) < 200, "what a tap shows is in sight"
 
 
 def test_numbers_that_are_none_do_not_break_the_page(visit, look_at):

@@ -375,3 +375,76 @@ def test_hostile_text_stays_text(open_page):
     tab.wait_for_selector(".verdict-name")
     assert tab.evaluate("window.hit") is None
     assert tab.locator("img").count() == 0
+
+
+def test_ribbons_come_while_a_translation_is_written(open_page, served):
+    """The stream is held up after some words; what is drawn then is the API's alignment of them."""
+    found = served.post("/api/translate", text=TEXT)
+    half = found["tokens"][: max(1, len(found["tokens"]) // 2)]
+    said = " ".join("".join(token["text"] for token in half).replace("▁", " ").split())
+    tab = open_page("#/translate")
+    tab.wait_for_selector(".use:not(.asking)")
+    tab.evaluate(
+        """([said, tokens]) => {
+          const real = window.fetch;
+          window.fetch = (path, options) => {
+            if (path !== "/api/translate") return real(path, options);
+            const data = JSON.stringify({ text: said, tokens });
+            const bytes = new TextEncoder().encode(`event: piece\\ndata: ${data}\\n\\n`);
+            const body = new ReadableStream({ start: (out) => out.enqueue(bytes) });
+            return Promise.resolve(new Response(body));
+          };
+        }""",
+        [said, half],
+    )
+    with tab.expect_response("**/api/align") as answer:
+        tab.locator(".typing textarea").fill(TEXT)
+    alignment = answer.value.json()["alignment"]
+    assert alignment == served.post("/api/align", text=TEXT, target=said)["alignment"]
+    tab.wait_for_selector(".use.asking .joined .ribbon", state="attached")
+    shown = tab.locator(".joined .side.target .word").all_inner_texts()
+    assert list(map(plain, shown)) == list(map(plain, alignment["target"]))
+    tab.keyboard.press("Escape")
+
+
+def test_a_dropped_word_of_the_search_is_gone_on_from(open_page, served):
+    tab = open_page("#/output?run=en-de&text=the+cat")
+    tab.wait_for_selector(".tree .node")
+    assert "No word is chosen" in tab.locator(".going-on").inner_text()
+    tree = tab.evaluate("look.trace.meta.beam")
+    step, index = next(
+        (step, index)
+        for step, nodes in enumerate(tree["steps"])
+        for index, node in enumerate(nodes)
+        if node["state"] == "pruned" and node["id"] > 3
+    )
+    place, ids = index, []
+    for depth in range(step, -1, -1):
+        ids.insert(0, tree["steps"][depth][place]["id"])
+        place = tree["steps"][depth][place]["parent"]
+    tab.evaluate("(beam) => look.state.set({ beam })", f"{step}.{index}")
+    tab.get_by_role("button", name="Go on from here").click()
+    tab.wait_for_selector("text=Let it begin by itself again")
+    expected = load(served.runs["en-de"]).look("the cat", prefix=ids)
+    assert tab.evaluate("look.trace.meta.output") == expected.output
+    shown = tab.evaluate("look.trace.tokens('target').map((token) => token.predicts_id)")
+    assert shown[: len(ids)] == ids
+    assert f"prefix={'+'.join(map(str, ids))}" in tab.evaluate("location.hash")
+    tab.get_by_role("button", name="Let it begin by itself again").click()
+    tab.wait_for_selector("text=Let it begin by itself again", state="detached")
+    assert (
+        tab.evaluate("look.trace.meta.output") == load(served.runs["en-de"]).look("the cat").output
+    )
+
+
+def test_a_server_measures_heads_when_they_are_looked_at(open_page, served):
+    tab = open_page("#/heads?run=en-de&text=the+cat")
+    tab.wait_for_selector(".head-card")
+    found = load(served.runs["en-de"]).look("the cat").silenced_heads()["attentions"]
+    costs = {(path, head): lost for path in found for head, lost in enumerate(found[path]["lost"])}
+    cards = tab.locator(".head-card").evaluate_all(
+        "(all) => all.map((one) => [one.dataset.id, Number(one.dataset.head)])"
+    )
+    shown = [costs[path, head] for path, head in cards]
+    assert sorted(map(tuple, cards)) == sorted(costs)
+    assert shown == sorted(shown, reverse=True)

@@ -3,7 +3,7 @@
 import { events } from "./api.js";
 import { h, number, select, svg } from "./dom.js";
 import { thumbnail } from "./matrix.js";
-import { blockName } from "./words.js";
+import { blockName, inOrder } from "./words.js";
 
 export class Train {
   constructor(app) {
@@ -167,9 +167,9 @@ export class Train {
       });
       return [id, h("div.film-row", h("h3", blockName(id)), h("div.thumbs", thumbs))];
     });
-    rows.sort(([a], [b]) => b.split(".")[0].localeCompare(a.split(".")[0]) || a.localeCompare(b));
+    rows.sort(([a], [b]) => inOrder(a, b));
     this.heads.replaceChildren(
-      h("h2.apart", `Heads at step ${frame.step}`),
+      h("h2.apart", frame.step ? `Heads at step ${frame.step}` : "Heads before the first step"),
       ...rows.map(([, row]) => row),
     );
   }

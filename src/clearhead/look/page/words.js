@@ -102,3 +102,9 @@ export function blockName(id) {
 export function headName(head) {
   return `head ${head + 1}`;
 }
+
+/** Paths of attentions: the encoder first, then what the decoder does with itself, with the source. */
+export function inOrder(a, b) {
+  const kind = (id) => 2 * id.startsWith("decoder") + id.endsWith("cross");
+  return kind(a) - kind(b) || a.localeCompare(b, "en", { numeric: true });
+}

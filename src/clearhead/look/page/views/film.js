@@ -3,7 +3,7 @@
 import { h, number, slider, svg } from "../dom.js";
 import { Matrix, thumbnail } from "../matrix.js";
 import { View, beside } from "../view.js";
-import { blockName, guessed, headName } from "../words.js";
+import { blockName, guessed, headName, inOrder } from "../words.js";
 
 export class FilmView extends View {
   static id = "film";
@@ -35,7 +35,7 @@ export class FilmView extends View {
     this.blocks = Object.keys(trace.header)
       .filter((path) => path.startsWith("film."))
       .map((path) => path.slice(5))
-      .sort((a, b) => kind(a).localeCompare(kind(b)) || a.localeCompare(b));
+      .sort(inOrder);
     this.preview = h("section.preview", this.name, this.hint, this.large.element, this.curve);
     this.body = h("div.heads-body", this.wall, this.preview);
     this.element = h(
@@ -211,9 +211,4 @@ export class FilmView extends View {
       values: steps.map((_, i) => loss?.[i] ?? NaN),
     };
   }
-}
-
-/** The encoder first, then what the decoder does with itself and with the source. */
-function kind(id) {
-  return ["encoder", "decoder"].indexOf(id.split(".")[0]) + (id.endsWith("cross") ? "b" : "a");
 }

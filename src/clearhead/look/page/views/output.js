@@ -153,7 +153,8 @@ export class OutputView extends View {
     this.note.textContent =
       (given ? "This word was given, not chosen. " : "") +
       (plain
-        ? "The best words and all the rest; together 1."
+        ? "The best words and all the rest; together 1." +
+          (this.trace.goOn ? " Choose one to go on with it." : "")
         : `As shares of these ${here.top.length} words: ` +
           "below 1 the best of them gain, above 1 the others.");
     this.drawShares(now);
@@ -201,10 +202,14 @@ export class OutputView extends View {
       plain = now.temperature === 1;
     const exps = here.top.map(({ logit }) => Math.exp((logit - here.max_logit) / now.temperature)),
       total = sum(exps);
+    const written = this.trace.goOn && this.trace.tokens("target").slice(1, now.step + 1);
     const rows = here.top.map(({ id, text, prob }, i) => ({
       text: guessed({ text }),
       value: plain ? prob : exps[i] / total,
       marked: id === here.chosen.id,
+      pick: written && !guessed({ text }).match(/^(start|end)$/) && id !== here.chosen.id
+          ? () => this.trace.goOn([...written.map((token) => token.id), id])
+          : undefined,
     }));
     if (!here.top.some(({ id }) => id === here.chosen.id) && plain)
       rows.push({
