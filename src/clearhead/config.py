@@ -140,6 +140,8 @@ class ModelConfig(Settings):
     """The longest sequence that learned positions know; sinusoidal ones ignore it."""
     tie: Shape[Literal["all", "output", "none"]] = "all"
     """Embedding matrices that are one: source, target and output; target and output; none."""
+    source_end: Shape[bool] = True
+    """What a translator's encoder reads ends with an end token; models of OpenNMT-py do without."""
     scale_embeddings: Shape[bool] = True
     """Multiply token vectors by the square root of d_model, as the paper does."""
     embedding_norm: Shape[bool] = False
@@ -313,6 +315,8 @@ class TokenizerConfig(Settings):
         "gpt2",
         "sentencepiece",
         "sentencepiece-bpe",
+        "sentencepiece-bytes",
+        "sentencepiece-bpe-bytes",
     ] = "bpe"
     """bpe: with byte fallback, for pairs; bytes: byte-level BPE, for writing; or one of the
     others. From bert on, they come with imported models and cannot be learned here."""

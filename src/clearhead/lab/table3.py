@@ -156,7 +156,7 @@ class Table3(Experiment):
     def bleu(self, bench: "Bench", model: Model, edits: Mapping[str, Edit]) -> float:
         source, target = bench.tokenizers
         pairs = bench.corpus.judged[: self.translated]
-        texts = ended(source, [pair.source for pair in pairs])
+        texts = ended(source, [pair.source for pair in pairs], model.config)
         tap = Trace(edits) if edits else None
         found = [target.decode(best[0].ids) for best in decode(model, texts, GREEDY, tap=tap)]
         return metrics.bleu(found, [pair.target for pair in pairs]).value

@@ -36,6 +36,7 @@ from clearhead.tasks.task import (
     User,
     value_of,
 )
+from clearhead.tasks.translation import ended
 from clearhead.text import USER
 from clearhead.training import Judge, Samples, mean_loss, next_token_loss, total_loss
 
@@ -199,7 +200,7 @@ class Chatbot(User):
     def read(self, turns: Sequence[str], longest: int | None = None) -> list[int]:
         """The turns as ids, up to where the reply begins; beyond `longest`, the first words go."""
         if self.reads_question:
-            return [*self.source.encode(turns[-1]), self.source.end][-(longest or 0) :]
+            return ended(self.source, [turns[-1]], self.config.model)[0][-(longest or 0) :]
         rows, _ = conversation_encoding(self.target).encode([Conversation(tuple(turns))])
         user, *words = rows[0]
         words = words if longest is None else words[-max(1, longest - 3) :]

@@ -61,4 +61,5 @@ class Encoder(User):
         )
 
     def read(self, ids: Sequence[int]) -> list[int]:
-        return self.source.reading(ids[: self.limit])
+        row = self.source.reading(ids[: self.limit])
+        return row if self.config.model.source_end else row[:-1] or row

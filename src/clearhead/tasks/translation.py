@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, overload
 
 from clearhead import metrics
-from clearhead.config import Config, DecodeConfig, Given, layered
+from clearhead.config import Config, DecodeConfig, Given, ModelConfig, layered
 from clearhead.data.batches import Batches, ByLength, PairBatch, Recut, pair_batch
 from clearhead.data.examples import Pair, pairs
 from clearhead.data.store import Encoding, Store, chunks, pair_encoding
@@ -220,7 +220,7 @@ class Translator(User):
         scored: bool = True,
     ) -> list[list[Hypothesis]]:
         """A term may be spelled as in the middle of a text, or as right after another character."""
-        sources = ended(self.source, [part.text for part in parts])
+        sources = self.read([part.text for part in parts])
         ways = self.target.encode, self.target.encode_inside
         terms = [[tuple(tuple(way(term)) for way in ways) for term in part.terms] for part in parts]
         return (
@@ -291,7 +291,7 @@ class Translator(User):
         """
         self.refuse_too_long(text)
         piece, options = Piece(text=text, space=""), self.config.decode
-        (source,) = ended(self.source, [text])
+        (source,) = self.read([text])
         found = alternatives(
             self.flat, source, prefix, n=n, options=options, searching=self.searching
         )
@@ -299,7 +299,7 @@ class Translator(User):
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """The log-probability of each given translation of a text."""
-        sources = ended(self.source, [source for source, _ in pairs])
+        sources = self.read([source for source, _ in pairs])
         targets = self.target.encode_batch([target for _, target in pairs])
         found = score(self.flat, list(zip(sources, targets, strict=True)))
         return [hypothesis.log_prob for hypothesis in found]
@@ -322,7 +322,7 @@ class Translator(User):
             self.flat[0],
             self.tokenizers,
             text,
-            encode=lambda text: ended(self.source, [text])[0],
+            encode=lambda text: self.read([text])[0],
             options=self.asked(decode, options),
             task="translation",
             target=None if target is None else self.target.encode(target),
@@ -336,16 +336,24 @@ class Translator(User):
 
     def align(self, source: str, target: str) -> Alignment:
         """Which words of a text its translation, or any other, was made from."""
-        sides = (self.source, source), (self.target, target)
-        read, said = (
-            tokens([*own.encode(text), END], own.tokens, n_special=END + 1) for own, text in sides
-        )
-        return align(self.model, read, said, start=START)
+        (read,), said = self.read([source]), [*self.target.encode(target), END]
+        sides = (self.source, read), (self.target, said)
+        first, second = (tokens(ids, own.tokens, n_special=END + 1) for own, ids in sides)
+        return align(self.model, first, second, start=START)
+
+    def read(self, texts: list[str]) -> list[list[int]]:
+        """The texts as the encoder reads them."""
+        return ended(self.source, texts, self.config.model)
 
 
-def ended(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
+def ended(tokenizer: Tokenizer, texts: list[str], model: ModelConfig) -> list[list[int]]:
     """The texts as the encoder reads them, here as in training: each with an end token."""
-    return [[*ids, tokenizer.end] for ids in tokenizer.encode_batch(texts)]
+    return [with_end(ids, model) for ids in tokenizer.encode_batch(texts)]
+
+
+def with_end(ids: list[int], model: ModelConfig) -> list[int]:
+    """The ids and an end token, if the encoder reads one, or else there would be nothing."""
+    return [*ids, END] if model.source_end or not ids else ids
 
 
 GREEDY = DecodeConfig(beam=1, max_extra=10, guard=False)
@@ -392,7 +400,7 @@ class TranslationTask(Task):
         source, target = self.tokenizers
 
         def translated(model: Model, texts: list[str], options: DecodeConfig) -> list[str]:
-            found = decode(model, ended(source, texts), options, scored=False)
+            found = decode(model, ended(source, texts, model.config), options, scored=False)
             return [target.decode(best.ids) for best, *_ in found]
 
         def bleu(model: Model, some: list[Pair], options: DecodeConfig = GREEDY) -> float:

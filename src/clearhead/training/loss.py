@@ -20,7 +20,7 @@ from clearhead.data.batches import (
 )
 from clearhead.model import Model, masks
 from clearhead.model.tap import SILENT, Tap
-from clearhead.text import UNKNOWN
+from clearhead.text import END, UNKNOWN
 
 Samples = tuple[tuple[str, str], ...]
 """A few inputs, each with what the model answers."""
@@ -63,7 +63,10 @@ def next_token_loss(smoothing: float = 0.0, word_dropout: float = 0.0) -> Loss:
     def loss(model: Model, batch: TextBatch, tap: Tap = SILENT) -> tuple[Tensor, int]:
         memory = mask = None
         if isinstance(batch, PairBatch):
-            mask = masks.padding(batch.source_mask)
+            is_read = batch.source_mask
+            if not model.config.source_end:
+                is_read = is_read & (batch.source != END)
+            mask = masks.padding(is_read)
             memory = model.encode(with_unknowns(batch.source, word_dropout), mask, tap=tap)
         x = model.decode(with_unknowns(batch.target_in, word_dropout), memory, mask, tap=tap)
         return token_loss(model, x, batch, smoothing)
