@@ -110,12 +110,13 @@ def decoder(method: str) -> dict[str, Any]:
     if method in WORDPIECE:
         return {"type": "WordPiece", "prefix": CONTINUATION, "cleanup": True}
     if method in SENTENCEPIECE:
-        return metaspace()
+        steps = [{"type": "ByteFallback"}, metaspace()]
+        return {"type": "Sequence", "decoders": steps} if METHODS[method].fallback else steps[1]
     whole, strip = {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}
     joined = {"type": "Replace", "pattern": {"Regex": f"^{CONTINUATION}"}, "content": ""}
-    steps = {"wordpiece": [joined, whole, strip], "words": [whole, strip], "characters": [whole]}
+    ways = {"wordpiece": [joined, whole, strip], "words": [whole, strip], "characters": [whole]}
     spelled = [{"type": "ByteFallback"}, whole, strip]
-    return {"type": "Sequence", "decoders": steps.get(method, spelled)}
+    return {"type": "Sequence", "decoders": ways.get(method, spelled)}
 
 
 def metaspace() -> dict[str, Any]:
@@ -190,11 +191,12 @@ def from_json(text: str | bytes) -> tuple[Vocabulary, str]:
     require(isinstance(found, dict), "has no model section")
     cut, kind = document.get("pre_tokenizer"), found.get("type")
     charsmap = charsmap_of(document.get("normalizer"))
-    parts = kind, cut, document.get("normalizer")
+    parts = kind, cut, document.get("normalizer"), found.get("byte_fallback", False)
 
     def made(method: str) -> tuple[Any, ...]:
         bare = Vocabulary(method, charsmap=charsmap)
-        return METHODS[method].model, pre_tokenizer(method), normalizer(bare)
+        way = METHODS[method]
+        return way.model, pre_tokenizer(method), normalizer(bare), way.fallback
 
     method = next((method for method in METHODS if made(method) == parts), "")
     require(bool(method), f"{FOREIGN}: model {shown(kind)} with this pre_tokenizer")

@@ -5,6 +5,7 @@ what we do not know. Its character map is data (a trie of strings and what they 
 """
 
 import base64
+import math
 import re
 import struct
 from collections.abc import Iterator
@@ -19,6 +20,11 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 """What a piece is for."""
 METHODS = {1: "sentencepiece", 2: "sentencepiece-bpe"}
 """The kinds of models that we know, by their numbers: unigram and BPE."""
+SPELLED = "-bytes"
+"""How the method's name goes on where characters without a piece are spelled in bytes."""
+FEW, FIRST_RANK = 0.9, 10
+"""The share of a vocabulary that a model must know to be made for all of it; and the rank of the
+first token, where ranks tell how frequent tokens are."""
 MAX_PIECES, MAX_PIECE = 1_000_000, 256
 MAX_KEY, MAX_KNOWN = 32, 100_000
 """Characters of the longest string of a character map, and how many lookups are remembered."""
@@ -49,12 +55,12 @@ class SentencePiece:
         method = METHODS.get(trainer.get(3, 1), "")
         require(bool(found), "holds no pieces")
         require(bool(method), f"is of kind {trainer.get(3)}, and unigram (1) and BPE (2) are known")
+        method += SPELLED if trainer.get(35) else ""
         for holds, what in (
             (not trainer.get(24), "puts white space at the end of words"),
             (normaliser.get(3, 1), "puts no space before the text"),
             (normaliser.get(4, 1), "keeps runs of spaces"),
             (normaliser.get(5, 1), "does not mark spaces"),
-            (all(kind <= UNUSED for *_, kind in found), "spells unknown characters in bytes"),
             (all(kind != USER_DEFINED for *_, kind in found), "has symbols defined by a user"),
             (all(SPACE_MARK not in each[1:] for each, *_ in found), "has pieces of several words"),
         ):
@@ -65,6 +71,19 @@ class SentencePiece:
         require(isinstance(charsmap, bytes), "has a character map that is a number")
         Normaliser(charsmap)
         return cls(method, pieces, scores, kinds, charsmap)
+
+    def for_target(self, tokens: list[str]) -> "SentencePiece":
+        """What cuts the target, where the file is known to cut the source and there is no other.
+
+        It is this model, unless it lacks many tokens: those are of the target language then, which
+        had a model of its own. In the list they stand by frequency, and with a score by their rank
+        (Zipf's law) nearly all text is cut as that model did.
+        """
+        if len({*tokens} & {*self.pieces}) >= FEW * len(tokens):
+            return self
+        scores = tuple(-math.log(rank) for rank, _ in enumerate(tokens, start=FIRST_RANK))
+        method = METHODS[1] + (SPELLED if self.method.endswith(SPELLED) else "")
+        return SentencePiece(method, tuple(tokens), scores, (NORMAL,) * len(tokens), self.charsmap)
 
     def vocabulary(self, tokens: list[str]) -> Vocabulary:
         """How this model cuts text, with ids as in a list of tokens.
@@ -81,7 +100,7 @@ class SentencePiece:
         learned = tuple(token if token in normal else ABSENT + token for token in tokens)
         beyond = tuple(piece for piece in normal if piece not in listed)
         names = [*learned, *beyond]
-        unigram = self.method == "sentencepiece"
+        unigram = self.method.removesuffix(SPELLED) == METHODS[1]
         return Vocabulary(
             self.method,
             learned=learned,

@@ -15,11 +15,12 @@ from itertools import pairwise
 from random import Random
 
 from tokenizers import Tokenizer as Rust
+from tokenizers.models import BPE, Unigram
 from tokenizers.pre_tokenizers import Metaspace
 
 from clearhead.config import TokenizerConfig
 from clearhead.errors import ConfigError, TextError, TokenizerError
-from clearhead.text.document import ADVICE, MAX_BYTES, from_json, to_json
+from clearhead.text.document import ADVICE, MAX_BYTES, from_json, model_section, to_json
 from clearhead.text.learn import LEARNERS, CountedTexts
 from clearhead.text.sentencepiece import Normaliser
 from clearhead.text.vocabulary import (
@@ -126,15 +127,13 @@ class Tokenizer:
         self.table = vocabulary.table()
         self.vocab_size = len(self.table)
         self.spaced = METHODS[vocabulary.method].spaced
-        with panics_refused():
-            self.rust = Rust.from_str(self.json)
-        self.rust.encode_special_tokens = True
         self.normalise: Normaliser | None = None
         if vocabulary.method in SENTENCEPIECE:
             # ours is exact where that of the Rust library, which goes by graphemes, is not
             self.normalise = Normaliser(base64.b64decode(vocabulary.charsmap))
-            self.rust.normalizer = None
-            self.rust.pre_tokenizer = Metaspace(prepend_scheme="never")
+        with panics_refused():
+            self.rust = pieces(vocabulary) if self.normalise else Rust.from_str(self.json)
+        self.rust.encode_special_tokens = True
 
     @classmethod
     def learn(cls, texts: Iterable[str], config: TokenizerConfig) -> "Tokenizer":
@@ -207,10 +206,18 @@ class Tokenizer:
             found = self.rust.encode(text, add_special_tokens=False)
             spans = zip(found.ids, found.offsets, strict=True)
             ids = [
-                self.absent.get(text[begin:end], token) if token == UNKNOWN else token
+                each
                 for token, (begin, end) in spans
+                for each in (self.spelled(text[begin:end]) if token == UNKNOWN else [token])
             ]
         return [token if token < self.vocab_size else UNKNOWN for token in ids]
+
+    def spelled(self, piece: str) -> list[int]:
+        """What SentencePiece has no piece for: its bytes, where the model knows them."""
+        if METHODS[self.vocabulary.method].fallback:
+            first = len(self.vocabulary.specials)
+            return [first + byte for byte in piece.encode()]
+        return [self.absent.get(piece, UNKNOWN)]
 
     @cached_property
     def absent(self) -> Mapping[str, int]:
@@ -255,6 +262,23 @@ class Tokenizer:
         """Each token for people: spaces as ▁, the unprintable by its code, specials by name."""
         names = self.vocabulary.specials
         return [visible(bytes_of(token, self.table)) or names[token] for token in ids]
+
+
+def pieces(vocabulary: Vocabulary) -> Rust:
+    """SentencePiece's model; special tokens and bytes have names there that no text has."""
+    section = model_section(vocabulary)
+    n_hidden = len(vocabulary.specials) + len(byte_tokens(vocabulary.method))
+    names = {
+        name if place >= n_hidden else ABSENT + name: value
+        for place, (name, value) in enumerate(dict(section["vocab"]).items())
+    }
+    if section["type"] == "Unigram":
+        rust = Rust(Unigram(list(names.items()), UNKNOWN, byte_fallback=False))
+    else:
+        unknown = ABSENT + vocabulary.specials[UNKNOWN]
+        rust = Rust(BPE(names, list(vocabulary.merges), unk_token=unknown, fuse_unk=True))
+    rust.pre_tokenizer = Metaspace(prepend_scheme="never")
+    return rust
 
 
 def bytes_of(token: int, table: Sequence[bytes]) -> bytes:

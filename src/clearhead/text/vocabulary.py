@@ -66,10 +66,12 @@ METHODS = {
     "gpt2": Method("BPE", spaced=False, has_lines=True),
     "sentencepiece": Method("Unigram"),
     "sentencepiece-bpe": Method("BPE"),
+    "sentencepiece-bytes": Method("Unigram", fallback=True),
+    "sentencepiece-bpe-bytes": Method("BPE", fallback=True),
 }
 BYTE_LEVEL = ("bytes", "gpt2")
 """Methods whose tokens are bytes."""
-SENTENCEPIECE = ("sentencepiece", "sentencepiece-bpe")
+SENTENCEPIECE = tuple(name for name in METHODS if name.startswith("sentencepiece"))
 WORDPIECE = ("bert", "bert-cased")
 """Methods of BERT: words without spaces; the first has small letters without accents only."""
 
