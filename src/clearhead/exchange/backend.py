@@ -111,7 +111,7 @@ class CTranslate2:
         self, folder: Path, model: Model, *, n_workers: int, precision: str = "float32"
     ) -> None:
         self.folder, self.n_workers, self.precision = folder, n_workers, precision
-        self.reads = model.config.reads
+        self.reads, self.source_end = model.config.reads, model.config.source_end
         table = model.get_submodule("decoder.positions").table
         assert isinstance(table, Tensor), "positions are a table, learned or not"
         self.n_positions = len(table)
@@ -157,10 +157,12 @@ class CTranslate2:
             threads.shutdown(cancel_futures=True)
 
     def can_read(self, sentence: Sentence, request: Request) -> bool:
-        """Whether it can be told as it is: an end after the source, no prefix, positions enough."""
+        """Whether it can be told as it is: an end after the source, if the model reads one; no
+        prefix, positions enough."""
         if self.reads:
-            ends = sentence.source[-1:] == (request.end,) and not sentence.n_prefix
-            return ends and len(sentence.source) <= self.n_positions
+            ends = sentence.source[-1:] == (request.end,)
+            fits = ends == self.source_end and len(sentence.source) <= self.n_positions
+            return fits and not sentence.n_prefix
         n_tokens = len(sentence.prompt) + sentence.limit - sentence.n_prefix
         return request.options.beam == 1 and n_tokens <= self.n_positions
 
@@ -208,7 +210,12 @@ def end_all(workers: list[Worker]) -> None:
 def answers(worker: Worker, request: Request, batch: Sequence[Sentence]) -> list[Result]:
     """The outputs of a batch; none, where a rule that CTranslate2 does not know would be broken."""
     beam = request.options.beam
-    sources = [list(each.source[:-1] if each.source else each.prompt) for each in batch]
+    # it puts an end after a source by itself, if the model reads one
+    n_ends = [each.source[-1:] == (request.end,) for each in batch]
+    sources = [
+        list(each.source[: len(each.source) - n_end] if each.source else each.prompt)
+        for each, n_end in zip(batch, n_ends, strict=True)
+    ]
     found = worker.ask(
         "decode",
         sources=sources,

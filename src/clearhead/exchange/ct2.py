@@ -125,7 +125,7 @@ def describe(spec: Any, config: ModelConfig, source: list[str], target: list[str
     spec.config.layer_norm_epsilon = config.norm_eps
     if config.reads:
         spec.config.decoder_start_token = target[START]
-        spec.config.add_source_eos = True
+        spec.config.add_source_eos = config.source_end
         spec.register_source_vocabulary(source)
         spec.register_target_vocabulary(target)
     else:

@@ -33,9 +33,10 @@ class Decoder:
         self.engine = kind(str(folder), compute_type=compute, inter_threads=1, intra_threads=1)
         self.source, self.target = (
             next(
-                json.loads(file.read_text(encoding="utf-8"))
+                tokens_in(file)
                 for name in (side, "shared_", "")
-                if (file := folder / f"{name}vocabulary.json").exists()
+                for ending in ("json", "txt")
+                if (file := folder / f"{name}vocabulary.{ending}").exists()
             )
             for side in ("source_", "target_")
         )
@@ -114,6 +115,14 @@ class Decoder:
             "min_decoding_length": 0,
             "max_decoding_length": asked["limit"],
         }
+
+
+def tokens_in(file: Path) -> list[str]:
+    """The tokens by their ids; earlier versions wrote one a line."""
+    text = file.read_bytes().decode()
+    is_list = file.suffix == ".json"
+    found: list[str] = json.loads(text) if is_list else text.removesuffix("\n").split("\n")
+    return found
 
 
 def main(folder: str, precision: str) -> None:
