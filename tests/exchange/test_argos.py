@@ -1,17 +1,24 @@
 """A translator trained here runs where Argos packages run, cut by SentencePiece as by our tokenizer."""
 
 import json
+import os
 import random
+import subprocess
+import sys
 import zipfile
+from importlib.util import find_spec
 
 import pytest
+import torch
 
+import clearhead
 from clearhead.config import DecodeConfig, TokenizerConfig
 from clearhead.decode import decode
 from clearhead.errors import ConfigError, ExchangeError
-from clearhead.exchange import export_model
-from clearhead.exchange.argos import as_piece, model_file
+from clearhead.exchange import export_model, import_model
+from clearhead.exchange.argos import model_file
 from clearhead.exchange.ct2 import tokens_of
+from clearhead.exchange.native import as_piece
 from clearhead.folder import RunFolder
 from clearhead.text import END, Tokenizer
 from exchange.sharp import TEXTS, sharp_run
@@ -66,3 +73,69 @@ def test_a_tokenizer_that_is_no_sentencepiece_is_refused_by_name(tmp_path):
     with pytest.raises(ConfigError, match="which languages"):
         export_model(tmp_path / "run", "argos", tmp_path / "x")
     assert not (tmp_path / "x").exists()
+
+
+def test_a_package_comes_back_as_the_run_that_it_was(tmp_path):
+    run, path = sharp_run(tmp_path / "run", method="unigram"), tmp_path / "en_de.argosmodel"
+    export_model(run, "argos", path, languages=["en", "de"])
+    assert import_model(path, tmp_path / "back").is_good
+    first, second = RunFolder.open(run), RunFolder.open(tmp_path / "back")
+    assert first.tokenizers()[0].fingerprint == second.tokenizers()[0].fingerprint
+    for name, weight in second.model().state_dict().items():
+        assert torch.equal(weight, first.model().state_dict()[name]), name
+
+
+def test_a_package_for_several_languages_is_refused(tmp_path):
+    run, path = sharp_run(tmp_path / "run", method="unigram"), tmp_path / "en_de.argosmodel"
+    export_model(run, "argos", path, languages=["en", "de"])
+    with zipfile.ZipFile(path) as package:
+        files = {each: package.read(each) for each in package.namelist()}
+    with zipfile.ZipFile(tmp_path / "other.argosmodel", "w") as package:
+        for name, content in files.items():
+            is_told = name.endswith("metadata.json")
+            package.writestr(name, b'{"target_prefix": "__de__"}' if is_told else content)
+    with pytest.raises(ExchangeError, match="target_prefix"):
+        import_model(tmp_path / "other.argosmodel", tmp_path / "back")
+
+
+ARGOS = """
+import json, pathlib, sys
+from argostranslate import package, settings, translate
+
+package.install_from_path(pathlib.Path(sys.argv[1]))
+first, second = (
+    next(each for each in translate.get_installed_languages() if each.code == code)
+    for code in ("en", "de")
+)
+translation = first.get_translation(second).underlying
+translation.sentencizer.split_sentences = lambda text: [text]  # it would download a model
+told = [translation.hypotheses(text, 1)[0].value for text in json.loads(sys.argv[2])]
+print(json.dumps([told, str(translation.pkg.package_path)]))
+"""
+"""Installs a package and translates with it."""
+SETTINGS = {"ARGOS_BEAM_SIZE": "1", "ARGOS_COMPUTE_TYPE": "float32", "ARGOS_DEVICE_TYPE": "cpu"}
+"""Its own are a beam of 4, and 8 bits where the processor multiplies them faster."""
+
+
+@pytest.mark.skipif(
+    find_spec("argostranslate") is None, reason="Argos Translate (argostranslate) is not installed"
+)
+def test_argos_translate_itself_says_what_the_run_says(tmp_path):
+    run, path = sharp_run(tmp_path / "run", method="unigram"), tmp_path / "en_de.argosmodel"
+    export_model(run, "argos", path, languages=["en", "de"])
+    homes = ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
+    asked = [sys.executable, "-c", ARGOS, str(path), json.dumps(TEXTS[:3])]
+    done = subprocess.run(
+        asked, env={**os.environ, **dict.fromkeys(homes, str(tmp_path)), **SETTINGS},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    told, installed = json.loads(done.stdout.splitlines()[-1])
+    translator = clearhead.load(run)
+    ours = translator.translate(TEXTS[:3], beam=1, max_length=256, guard=False)
+    # it shows every underscore as a space
+    assert told == [each.text.replace("_", " ") for each in ours]
+    assert import_model(installed, tmp_path / "back").is_good
+    again = clearhead.load(tmp_path / "back").translate(
+        TEXTS[:3], beam=1, max_length=256, guard=False
+    )
+    assert [each.ids for each in again] == [each.ids for each in ours]

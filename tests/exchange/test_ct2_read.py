@@ -16,12 +16,12 @@ import clearhead
 from clearhead.config import DecodeConfig
 from clearhead.decode import decode
 from clearhead.errors import ClearheadError, ExchangeError, ModelFileError
-from clearhead.exchange import ct2, import_model
+from clearhead.exchange import ct2, export_model, import_model
 from clearhead.exchange.ct2_file import read_model_bin
 from clearhead.exchange.ct2_layout import places
 from clearhead.exchange.ct2_read import read_ctranslate2
 from clearhead.folder import RunFolder
-from clearhead.text import END
+from clearhead.text import END, START
 from exchange.sharp import TEXTS, sharp_run
 
 pytest.importorskip("ctranslate2")
@@ -184,9 +184,14 @@ def test_what_we_cannot_express_is_refused_by_name(small, tmp_path):
     with pytest.raises(ExchangeError, match="decoder/rotary_dim_____"):
         read_ctranslate2(other)
     (other / "model.bin").write_bytes(whole)
-    settings = json.loads(config.read_text()) | {"add_source_eos": False}
+    settings = json.loads(config.read_text()) | {"add_source_bos": True}
     (other / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(ExchangeError, match="no end after a source"):
+    with pytest.raises(ExchangeError, match="a start before each source"):
+        read_ctranslate2(other)
+    (other / "config.json").write_text(config.read_text())
+    table = b"coder/position_encodings/encodings"
+    (other / "model.bin").write_bytes(whole.replace(table, table[:-1] + b"_"))
+    with pytest.raises(ExchangeError, match="has relative positions"):
         read_ctranslate2(other)
 
 
@@ -214,37 +219,95 @@ def test_a_package_that_writes_outside_itself_is_refused(tmp_path):
         import_model(empty, tmp_path / "run")
 
 
-def test_a_package_with_sentencepiece_comes_in(tmp_path):
-    sentencepiece = pytest.importorskip("sentencepiece")
-    (tmp_path / "text").write_text("\n".join(TEXTS * 5))
+ODD = ["the cat sees the dog .", "né 東京 ✓", "</s> <unk> <0x41>", "Ünïcödé…", "a  b", "▁ x"]
+PACKAGES = {
+    "unigram": {},
+    "BPE": {"model_type": "bpe"},
+    "no end after a source": {"add_source_eos": False},
+    "unknown characters in bytes": {"byte_fallback": True},
+    "BPE and bytes, no end": {"model_type": "bpe", "byte_fallback": True, "add_source_eos": False},
+    "as OpenNMT-py had it made, years ago": {"version": 5, "add_source_eos": False},
+}
+
+
+def argos_package(
+    folder: Path, version: int = 6, add_source_eos: bool = True, **pieces
+) -> tuple[Path, bytes]:
+    """A package as Argos Translate has them, with random weights, and its SentencePiece model."""
+    import sentencepiece
+
+    (folder / "text").write_text("\n".join(TEXTS * 5))
     sentencepiece.SentencePieceTrainer.train(
-        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "sp"), vocab_size=60,
-        hard_vocab_limit=False, minloglevel=2,
+        input=str(folder / "text"), model_prefix=str(folder / "sp"), minloglevel=2,
+        vocab_size=60 + 256 * pieces.get("byte_fallback", False), hard_vocab_limit=False, **pieces,
     )  # fmt: skip
-    pieces = sentencepiece.SentencePieceProcessor(str(tmp_path / "sp.model"))
-    tokens = ["</s>", "<s>", "<unk>", *(pieces.id_to_piece(i) for i in range(3, len(pieces)))]
-    run = sharp_run(tmp_path / "run", vocab_size=len(tokens), tie="all")
-    (tmp_path / "out").mkdir()
-    ct2.write_model(RunFolder.open(run).model(), (tokens, tokens), tmp_path / "out")
-    config = json.loads((tmp_path / "out/config.json").read_text())
-    names = {
-        "eos_token": "</s>",
-        "bos_token": "<s>",
-        "unk_token": "<unk>",
-        "decoder_start_token": "<s>",
-    }
-    files = {
-        "en_de/metadata.json": b"{}",
-        "en_de/sentencepiece.model": (tmp_path / "sp.model").read_bytes(),
-        "en_de/model/config.json": json.dumps(config | names).encode(),
-        "en_de/model/model.bin": (tmp_path / "out/model.bin").read_bytes(),
-        "en_de/model/shared_vocabulary.json": json.dumps(tokens).encode(),
-    }
-    certificate = import_model(package(tmp_path / "en_de.argosmodel", files), tmp_path / "back")
+    model = (folder / "sp.model").read_bytes()
+    known = sentencepiece.SentencePieceProcessor(model_proto=model)
+    tokens = ["<unk>", "<s>", "</s>", "<blank>", *map(known.id_to_piece, range(3, len(known)))]
+    run, place = sharp_run(folder / "made", vocab_size=len(tokens), tie="all"), folder / "model"
+    place.mkdir()
+    ct2.write_model(RunFolder.open(run).model(), (tokens, tokens), place)
+    files = {"sentencepiece.model": model, "metadata.json": b"{}", "stanza/x.pt": b"not read"}
+    whole = (place / "model.bin").read_bytes()
+    files["model/model.bin"] = struct.pack("<I", version) + whole[4:]
+    if version < 6:
+        files["model/shared_vocabulary.txt"] = "\n".join([*tokens, ""]).encode()
+    else:
+        names = {"eos_token": "</s>", "unk_token": "<unk>", "decoder_start_token": "<s>"}
+        config = json.loads((place / "config.json").read_text()) | names
+        config["add_source_eos"] = add_source_eos
+        files["model/config.json"] = json.dumps(config).encode()
+        files["model/shared_vocabulary.json"] = json.dumps(tokens).encode()
+    rooted = {f"translate-en_de-1_0/{name}": content for name, content in files.items()}
+    return package(folder / "en_de.argosmodel", rooted), model
+
+
+@pytest.mark.parametrize("kind", PACKAGES.values(), ids=PACKAGES)
+def test_a_package_of_any_kind_translates_as_ctranslate2_does(kind, tmp_path):
+    sentencepiece, ctranslate2 = map(pytest.importorskip, ("sentencepiece", "ctranslate2"))
+    path, model = argos_package(tmp_path, **kind)
+    certificate = import_model(path, tmp_path / "run")
     assert certificate.is_good
-    source = clearhead.load(tmp_path / "back").source
-    said = [source.tokens([token])[0] for token in source.encode("the cat sees the dog .")]
-    assert said == pieces.encode("the cat sees the dog .", out_type=str)
+    assert certificate.tokens_same == 1
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path)
+    engine = ctranslate2.Translator(str(tmp_path / "translate-en_de-1_0/model"), intra_threads=1)
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+    translator = clearhead.load(tmp_path / "run")
+    assert translator.model.config.source_end == kind.get("add_source_eos", True)
+    for text in ODD:
+        cut = pieces.encode(text, out_type=str)
+        names = ct2.tokens_of(translator.source)
+        listed = [piece if piece in names else "<unk>" for piece in cut]
+        assert [names[token] for token in translator.source.encode(text)] == listed, text
+        asked = {"beam_size": 1, "min_decoding_length": 0, "max_decoding_length": 9}
+        (found,) = engine.translate_batch([cut], **asked)
+        ours = translator.translate(text, beam=1, max_length=9, guard=False)
+        assert [names[token] for token in ours.ids] == found.hypotheses[0], text
+
+
+def test_a_model_that_reads_no_end_is_trained_on_used_and_exported_without_one(tmp_path):
+    path, _ = argos_package(tmp_path, add_source_eos=False, byte_fallback=True)
+    import_model(path, tmp_path / "base")
+    for name, line in (("a", "the cat sees {} dogs ."), ("b", "ein Hund sieht {} Katzen !")):
+        (tmp_path / name).write_text("".join(f"{line.format(n)}\n" for n in range(40)))
+    tuned = clearhead.train(
+        tmp_path / "a", tmp_path / "b", into=tmp_path / "tuned", start=tmp_path / "base",
+        settings={"train": {"max_steps": 2, "score_sample": 4}, "data": {"validation_share": 0.2}},
+    )  # fmt: skip
+    source, target = tuned.source.encode("the cat"), tuned.target.encode("ein Hund")
+    with torch.inference_mode():
+        logits = tuned.model(torch.tensor([source]), torch.tensor([[START, *target]]))
+    (scored,) = tuned.score([("the cat", "ein Hund")])
+    steps = zip(logits[0].log_softmax(dim=-1), [*target, END], strict=True)
+    assert scored == pytest.approx(sum(float(row[token]) for row, token in steps), abs=1e-3)
+    assert [token.id for token in tuned.look("the cat").source] == source
+    out = tmp_path / "out"
+    assert export_model(tmp_path / "tuned", "ctranslate2", out).tokens_same == 1
+    assert json.loads((out / "config.json").read_text())["add_source_eos"] is False
+    assert export_model(tmp_path / "tuned", "onnx", tmp_path / "onnx").is_good
+    with pytest.raises(ExchangeError, match=r"model\.source_end = False"):
+        export_model(tmp_path / "tuned", "hf", tmp_path / "hf")
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from clearhead.exchange.hugging_face import opened
 from clearhead.exchange.vocabularies import read_lexicon
 from clearhead.text import UNKNOWN, Tokenizer
+from clearhead.text.sentencepiece import SentencePiece
 
 LETTERS = st.sampled_from(
     "aeinrst ABÄé,.!?'\"()0123\t\n▁½ﬁ①東京か\u0301\u3099\u00ad\u200b\u3000한ﾊﾟ😀"
@@ -60,6 +61,28 @@ def test_pieces_are_those_of_sentencepiece(pieces, text):
     names = {name: number for number, name in enumerate(tokenizer.vocabulary.names)}
     found = model.encode(text, out_type=str)
     assert tokenizer.encode(text) == [names.get(piece, UNKNOWN) for piece in found]
+
+
+@pytest.mark.parametrize("text", ["</s>", "a<s>b", "<unk> <mask>", "<pad><user> x"])
+def test_text_that_looks_like_a_special_token_is_text(pieces, text):
+    model, tokenizer = pieces
+    names = {name: number for number, name in enumerate(tokenizer.vocabulary.learned)}
+    first = len(tokenizer.vocabulary.specials)
+    found = [
+        names.get(piece, UNKNOWN - first) + first for piece in model.encode(text, out_type=str)
+    ]
+    assert tokenizer.encode(text) == found
+
+
+def test_a_target_without_a_model_of_its_own_is_cut_by_the_ranks_of_its_tokens(foreign):
+    _, folder = foreign("MarianMTModel")
+    source = SentencePiece.read((folder / "source.spm").read_bytes())
+    tokens = ["▁dogs", "▁hunde", "s", "▁", "h", "u", "n", "d", "e", "▁schlafen"]
+    target = Tokenizer(source.for_target(tokens).vocabulary(tokens))
+    assert target.tokens(target.encode("hunde schlafen")) == ["▁hunde", "▁schlafen"]
+    assert target.tokens(target.encode("hund")) == ["▁", "h", "u", "n", "d"]
+    known = list(source.pieces)
+    assert source.for_target(known) is source
 
 
 @given(TEXTS)

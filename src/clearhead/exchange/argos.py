@@ -17,12 +17,13 @@ from clearhead.errors import ConfigError, ExchangeError, FolderError, shown
 from clearhead.exchange.certificate import Certificate
 from clearhead.exchange.ct2 import Precision, tokens_of, write_model
 from clearhead.exchange.ct2_read import SHARED
+from clearhead.exchange.native import as_piece, write_tokenizers
 from clearhead.exchange.trial import certify, sample
 from clearhead.folder import RunFolder
 from clearhead.text import END, PAD, SPECIALS, START, Tokenizer
 from clearhead.text import UNKNOWN as UNKNOWN_ID
 from clearhead.text.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN
-from clearhead.text.vocabulary import SPACE_MARK, byte_tokens
+from clearhead.text.vocabulary import byte_tokens
 
 UNK = SPECIALS["unknown"]
 PACKAGE_VERSION, ARGOS_VERSION = "1.0", "1.9"
@@ -55,6 +56,7 @@ def write_argos(
         certificate = certify(folder, model, Path(place), precision, test)
         certificate.require()
         certificate.write(Path(place))
+        write_tokenizers((source, target), Path(place))
         with atomic_file(into) as file, zipfile.ZipFile(file.file, "w", zipfile.ZIP_DEFLATED) as to:
             root = f"translate-{'_'.join(languages)}-{PACKAGE_VERSION.replace('.', '_')}"
             for each in sorted(Path(place).iterdir()):
@@ -76,11 +78,6 @@ def metadata(source: str, target: str) -> str:
             "to_name": target,
         }
     )
-
-
-def as_piece(token: str) -> str:
-    """A token as SentencePiece spells it."""
-    return token.replace(" ", SPACE_MARK)
 
 
 def sentencepiece_of(folder: RunFolder, source: Tokenizer) -> bytes:

@@ -19,6 +19,14 @@ VERSIONS = range(4, 7)
 DTYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")
 SIZES = (4, 1, 2, 4, 2, 2)
 """Bytes of a number of each type."""
+WITH_CONFIG = 6
+"""From this version on, a config.json tells about the tokens; earlier files say it themselves."""
+OLD_NAMES = {
+    "encoder/embeddings/": "encoder/embeddings_0/",
+    "embeddings_0/multiply_by_sqrt_depth": "scale_embeddings",
+    "embeddings/multiply_by_sqrt_depth": "scale_embeddings",
+}
+"""What parts of names were called earlier, and are called now."""
 MAX_VARIABLES, MAX_RANK = 100_000, 4
 SCALE = "_scale"
 """How the name of a rounded weight's scale ends."""
@@ -38,6 +46,7 @@ class ModelBin:
     """What a model.bin holds, by name; the numbers are read when they are asked for."""
 
     path: Path
+    version: int
     kind: str
     """The name of its specification: TransformerSpec, TransformerDecoderSpec …"""
     variables: dict[str, Variable]
@@ -62,13 +71,21 @@ class ModelBin:
         return self.aliases.get(name, name)
 
     def number(self, name: str, default: int | None = None) -> int:
-        """A scalar setting."""
-        found = self.variable(name)
+        """A scalar setting; earlier, encoder and decoder had them together."""
+        found = self.variable(name) or self.variable(name.rpartition("/")[2])
         if found is None and default is not None:
             return default
         if found is None or found.shape or not found.dtype.startswith("int"):
             raise damaged(self.path, f"has no number {name}")
         return int(self.numbers(found).item())
+
+    def text(self, name: str, default: str) -> str:
+        """A setting in words."""
+        found = self.variable(name)
+        if found is None:
+            return default
+        content = bytes(self.numbers(found).to(torch.uint8).flatten().tolist())
+        return content.decode(errors="replace")
 
     def weight(self, name: str) -> Tensor:
         """A weight in float32; one that was rounded is divided by its scale."""
@@ -115,7 +132,7 @@ def read_model_bin(folder: Path) -> ModelBin:
         aliases = {text(file, path): text(file, path) for _ in range(n_aliases)}
     if lost := [name for name in aliases.values() if name not in variables]:
         raise damaged(path, f"points to {shown(lost[0])}, which it lacks")
-    return ModelBin(path, kind, variables, aliases)
+    return ModelBin(path, version, kind, variables, aliases)
 
 
 def variable(file: BinaryIO, path: Path, size: int) -> tuple[str, Variable]:
@@ -145,7 +162,10 @@ def text(file: BinaryIO, path: Path) -> str:
     content = file.read(length)
     if len(content) < length or content[-1:] != b"\0":
         raise damaged(path, "is cut off")
-    return content[:-1].decode(errors="replace")
+    found = content[:-1].decode(errors="replace")
+    for old, new in OLD_NAMES.items():
+        found = found.replace(old, new)
+    return found
 
 
 def unpacked(file: BinaryIO, path: Path, form: str) -> tuple[int, ...]:

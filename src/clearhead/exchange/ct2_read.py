@@ -26,25 +26,27 @@ from clearhead.errors import ExchangeError, shown
 from clearhead.exchange.backend import Worker
 from clearhead.exchange.certificate import SAMPLE, Beside, Certificate, same_tokens
 from clearhead.exchange.ct2 import tokens_of
-from clearhead.exchange.ct2_file import MODEL, SCALE, ModelBin, read_model_bin
+from clearhead.exchange.ct2_file import MODEL, SCALE, WITH_CONFIG, ModelBin, read_model_bin
 from clearhead.exchange.ct2_layout import ACTIVATIONS, places
 from clearhead.exchange.foreign import Foreign
-from clearhead.exchange.native import native_lexicon
+from clearhead.exchange.native import as_piece, native_lexicon, read_tokenizers
 from clearhead.exchange.trial import GREEDY, TOLERANCES
 from clearhead.exchange.vocabularies import (
     NEVER,
     SPECIAL,
+    TOKENIZER,
     Lexicon,
     Order,
+    in_pieces,
     json_in,
-    ordered,
+    of_sides,
 )
 from clearhead.folder import RunFolder
 from clearhead.model.positions import sinusoids
 from clearhead.tasks.task import decide
-from clearhead.text import END, PAD, START, Tokenizer
+from clearhead.tasks.translation import with_end
+from clearhead.text import END, PAD, START
 from clearhead.text.document import MAX_BYTES, parsed_json
-from clearhead.text.sentencepiece import SentencePiece
 
 KINDS: dict[str, Literal["encoder-decoder", "decoder"]] = {
     "TransformerSpec": "encoder-decoder",
@@ -54,16 +56,19 @@ KINDS: dict[str, Literal["encoder-decoder", "decoder"]] = {
 SETTINGS = {
     "activation", "alignment_heads", "alignment_layer", "alibi", "alibi_use_positive_positions",
     "embeddings_merge", "multi_query_attention", "num_heads", "pre_norm", "scale_alibi",
-    "scale_embeddings", "start_from_zero_embedding",
+    "scale_embeddings", "start_from_zero_embedding", "bos_token", "eos_token", "unk_token",
+    "user_decoder_start_tokens", "with_source_bos", "with_source_eos", "with_target_bos",
+    "with_relative_position",
 }  # fmt: skip
-OFF = ("alibi", "multi_query_attention")
+OFF = ("alibi", "multi_query_attention", "user_decoder_start_tokens", "with_relative_position")
 """Settings that must be off, for a model here cannot have them."""
 EPSILON = 1e-5
 """CTranslate2's, where a folder does not say another."""
 BY_TOKEN = ("tokens.weight", "source_tokens.weight", "head.tokens.weight", "head.bias")
-CONFIG, TOKENIZER, SHARED = "config.json", "tokenizer.json", "sentencepiece.model"
+CONFIG, METADATA, SHARED = "config.json", "metadata.json", "sentencepiece.model"
 NEEDED = re.compile(
-    r"model\.bin|config\.json|metadata\.json|sentencepiece\.model|\w*vocabulary\.\w+"
+    r"model\.bin|config\.json|metadata\.json|sentencepiece\.model|\w*vocabulary\.\w+|"
+    r"(source-)?tokenizer\.json"
 )
 ENCODINGS = "decoder/position_encodings/encodings"
 ADVICE = "Such a model cannot be brought in."
@@ -92,6 +97,8 @@ def read_argos(path: Path) -> Foreign:
     roots = [file.parent.parent for file in place.rglob(MODEL)]
     if len(roots) != 1:
         raise ExchangeError(f"{path} holds {len(roots)} models, and a package has one.", ADVICE)
+    if (roots[0] / METADATA).exists() and json_in(roots[0], METADATA).get("target_prefix"):
+        raise ExchangeError(f"{path} has a target_prefix: it is for several languages.", ADVICE)
     foreign = read_ctranslate2(roots[0])
     card = f"# {path.stem}\n\nImported from an Argos package, {path.name}.\n"
     return replace(foreign, certify=certified, card=card)
@@ -130,13 +137,10 @@ def read_ctranslate2(path: Path) -> Foreign:
             f"{held.path} is a {shown(held.kind)}, which is not known.",
             f"There are: {', '.join(KINDS)}.",
         )
-    settings = json_in(folder, CONFIG)
+    settings = settings_of(folder, held)
     reads = KINDS[held.kind] == "encoder-decoder"
-    if reads and (settings.get("add_source_bos") or not settings.get("add_source_eos")):
-        raise ExchangeError(
-            f"{folder / CONFIG}: the encoder reads no end after a source, or a start before it.",
-            ADVICE,
-        )
+    if reads and settings.get("add_source_bos"):
+        raise ExchangeError(f"{folder}: the encoder reads a start before each source.", ADVICE)
     lexicon = lexicon_of(folder, path, settings, held)
     model = model_of(held, settings, lexicon)
     weights = weights_of(held, model, lexicon)
@@ -155,6 +159,20 @@ def read_ctranslate2(path: Path) -> Foreign:
     )
 
 
+def settings_of(folder: Path, held: ModelBin) -> Given:
+    """What surrounds the weights; an earlier model.bin tells it without a config.json."""
+    if held.version >= WITH_CONFIG:
+        return json_in(folder, CONFIG)
+    names = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+    found: Given = {name: held.text(name, usual) for name, usual in names.items()}
+    start = "bos_token" if held.number("with_target_bos", 1) else "eos_token"
+    return found | {
+        "decoder_start_token": found[start],
+        "add_source_bos": held.number("with_source_bos", 0),
+        "add_source_eos": held.number("with_source_eos", 0),
+    }
+
+
 def tokenizer_settings(lexicon: Lexicon) -> Given:
     source, target = lexicon.tokenizers
     return {"method": target.vocabulary.method, "shared": source is target}
@@ -166,29 +184,24 @@ def tokenizer_settings(lexicon: Lexicon) -> Given:
 def lexicon_of(folder: Path, around: Path, settings: Given, held: ModelBin) -> Lexicon:
     """The tokenizers and the order of tokens: ours, or SentencePiece's in or beside the folder."""
     if (folder / TOKENIZER).is_file():
-        target = Tokenizer.from_json(read_inside(folder, TOKENIZER, MAX_BYTES))
-        own = folder / f"source-{TOKENIZER}"
-        source = Tokenizer.from_json(own.read_bytes()) if own.is_file() else target
-        for side, tokenizer in (("source", source), ("target", target)):
-            if vocabulary(folder, side) != tokens_of(tokenizer):
+        own = read_tokenizers(folder)
+        for side, tokenizer in zip(("source", "target"), own, strict=True):
+            both = vocabulary(folder, side), tokens_of(tokenizer)
+            theirs, ours = ([*map(as_piece, tokens)] for tokens in both)
+            if theirs != ours:
                 raise ExchangeError(f"{folder / TOKENIZER} is not the model's tokenizer.", ADVICE)
-        return native_lexicon((source, target))
-    sides = []
+        return native_lexicon(own)
+    sides, read = [], b""
     for side in ("source", "target"):
         tokens = vocabulary(folder, side)
         names = {"end": settings.get("eos_token", "</s>"), "unknown": settings.get("unk_token", "")}
         if not held.number("decoder/start_from_zero_embedding", 0):
             names["start"] = settings.get("decoder_start_token") or settings.get("bos_token", "<s>")
-        order = ordered(tokens, names)
-        if side == "target" and "start" in names and order.ids[START] is None:
+        if side == "target" and names.get("start", "") not in ("", *tokens):
             raise ExchangeError(f"{folder}: {shown(names['start'])} is no token.", ADVICE)
-        model = SentencePiece.read(pieces_of(folder, around, side))
-        learned = [tokens[number] for number in order.ids[SPECIAL:] if number is not None]
-        sides.append((model.vocabulary(learned), Order(order.ids, order.n_theirs, {PAD: START})))
-    (first, source_order), (second, target_order) = sides
-    target = Tokenizer(second)
-    source = target if first == second else Tokenizer(first)
-    return Lexicon((source, target), (source_order, target_order))
+        before, read = read, pieces_of(folder, around, side)
+        sides.append(in_pieces(read, tokens, names, of_source=read == before))
+    return of_sides(*sides)
 
 
 def vocabulary(folder: Path, side: str) -> list[str]:
@@ -252,6 +265,7 @@ def model_of(held: ModelBin, settings: Given, lexicon: Lexicon) -> ModelConfig:
     }
     if family == "encoder-decoder":
         shape["n_encoder_layers"] = n_layers(held, "encoder")
+        shape["source_end"] = bool(settings.get("add_source_eos"))
         for name, ours in (("num_heads", shape["n_heads"]), ("pre_norm", shape["norm"] == "pre")):
             if number(f"encoder/{name}", 1) != ours:
                 raise ExchangeError(f"{held.path}: encoder and decoder differ in {name}.", ADVICE)
@@ -285,6 +299,8 @@ def tie_of(held: ModelBin, family: str) -> str:
 
 def positions_of(held: ModelBin) -> Given:
     """Sines and cosines, if the table holds them and nothing else; else it was learned."""
+    if held.variable(ENCODINGS) is None:
+        raise ExchangeError(f"{held.path} has relative positions, or none in a table.", ADVICE)
     table = held.weight(ENCODINGS)
     exact = 1e-3 if is_half(held) else 1e-5
     for name in ("sinusoidal", "halves"):
@@ -341,8 +357,8 @@ def in_order(name: str, weight: Tensor, held: ModelBin, lexicon: Lexicon) -> Ten
 
 def refuse_unknown(held: ModelBin, used: set[str]) -> None:
     for name in (*held.variables, *held.aliases):
-        side, _, setting = name.partition("/")
-        if name not in used and not (side in ("encoder", "decoder") and setting in SETTINGS):
+        side, _, setting = name.rpartition("/")
+        if name not in used and not (side in ("", "encoder", "decoder") and setting in SETTINGS):
             raise ExchangeError(f"{held.path} holds {shown(name)}, which is not known.", ADVICE)
 
 
@@ -368,7 +384,7 @@ def certify(
     rows = [run.tokenizers()[0].encode(text)[: reach - 1] for text in SAMPLE]
     random, ordinary = Random(0), range(SPECIAL, len(order.ids))  # noqa: S311
     rows += [random.choices(ordinary, k=LENGTH) for _ in range(N_RANDOM)]
-    worker = Worker(folder, "float32")
+    worker, model = Worker(folder, "float32"), run.model()
     try:
         found = worker.ask(
             "decode",
@@ -380,7 +396,9 @@ def certify(
         )
     finally:
         worker.end()
-    ours = [best for best, *_ in decode(run.model(), [[*ids, END] for ids in rows], GREEDY)]
+    ours = [
+        best for best, *_ in decode(model, [with_end(ids, model.config) for ids in rows], GREEDY)
+    ]
     theirs = [
         in_ours(output[0], there, len(mine.log_probs))
         for output, mine in zip(found, ours, strict=True)

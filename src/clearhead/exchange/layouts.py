@@ -402,6 +402,7 @@ LAYOUTS = {
             "norm": "post",
             "norm_eps": 1e-5,
             "positions": "halves",
+            "source_end": True,
             "embedding_norm": False,
             "n_token_types": 0,
             "bias": True,

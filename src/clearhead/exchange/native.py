@@ -7,19 +7,24 @@ vectors goes into them, a bias that is not there becomes one of zeros.
 import json
 import math
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from clearhead.config import Given, ModelConfig
+from clearhead.disk import read_inside
 from clearhead.errors import ExchangeError
 from clearhead.exchange.vocabularies import TOKENIZER, TOKENIZER_CONFIG, Lexicon, Order
 from clearhead.folder.run import Undrawn
 from clearhead.model import build
 from clearhead.model.positions import sinusoids
 from clearhead.tasks.task import Tokenizers
-from clearhead.text import END, SPECIALS, START
+from clearhead.text import END, SPECIALS, START, Tokenizer
+from clearhead.text.document import MAX_BYTES
+from clearhead.text.vocabulary import SPACE_MARK
 
+SOURCE_TOKENIZER = f"source-{TOKENIZER}"
 N_POSITIONS = 1_024
 """As far as sines and cosines go in a layout that keeps positions in a table."""
 
@@ -53,6 +58,27 @@ def rewritten(
     with torch.device("meta"), Undrawn():
         shapes = {name: each.shape for name, each in build(other).state_dict().items()}
     return {name: torch.zeros(shape) for name, shape in shapes.items()} | found
+
+
+def as_piece(token: str) -> str:
+    """A token as SentencePiece spells it."""
+    return token.replace(" ", SPACE_MARK)
+
+
+def write_tokenizers(tokenizers: Tokenizers, folder: Path) -> None:
+    """Our tokenizers beside a model in another format; one file, where they are one."""
+    source, target = tokenizers
+    own = {} if source is target else {SOURCE_TOKENIZER: source}
+    for name, tokenizer in {TOKENIZER: target, **own}.items():
+        (folder / name).write_text(tokenizer.json, encoding="utf-8")
+
+
+def read_tokenizers(folder: Path) -> Tokenizers:
+    """What was written beside a model."""
+    target = Tokenizer.from_json(read_inside(folder, TOKENIZER, MAX_BYTES))
+    if not (folder / SOURCE_TOKENIZER).is_file():
+        return target, target
+    return Tokenizer.from_json(read_inside(folder, SOURCE_TOKENIZER, MAX_BYTES)), target
 
 
 def native_lexicon(tokenizers: Tokenizers) -> Lexicon:

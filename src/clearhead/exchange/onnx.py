@@ -20,11 +20,13 @@ from clearhead.exchange.certificate import (
     largest_difference,
     same_tokens,
 )
+from clearhead.exchange.native import write_tokenizers
 from clearhead.exchange.trial import sample
 from clearhead.folder import RunFolder
 from clearhead.model import Model
 from clearhead.model.sequence import pool
 from clearhead.tasks.task import Tokenizers
+from clearhead.tasks.translation import with_end
 from clearhead.text import END, PAD, START
 
 MODEL, ENCODER, DECODER = "model.onnx", "encoder.onnx", "decoder.onnx"
@@ -50,7 +52,7 @@ def write_onnx(run: Path, into: Path) -> Certificate:
     folder = RunFolder.open(run)
     if into.exists():
         raise FolderError(f"{into} is there already.", "Choose another --into.")
-    model, (source, target) = folder.model(), folder.tokenizers()
+    model, tokenizers = folder.model(), folder.tokenizers()
     config = model.config
     if config.architecture != "transformer":
         raise ExchangeError(
@@ -71,10 +73,8 @@ def write_onnx(run: Path, into: Path) -> Certificate:
             onnx.save(decoder_graph(config, dict(weights)), str(place / DECODER))
         settings = {"start": START, "end": END, "pad": PAD, "model": config.model_dump()}
         (place / "config.json").write_text(json.dumps(settings, indent=1), encoding="utf-8")
-        own = {} if source is target else {"source-tokenizer.json": source}
-        for file, tokenizer in {"tokenizer.json": target, **own}.items():
-            (place / file).write_text(tokenizer.json, encoding="utf-8")
-        certificate = certify(folder, model, place, (source, target))
+        write_tokenizers(tokenizers, place)
+        certificate = certify(folder, model, place, tokenizers)
         certificate.require()
         certificate.write(place)
     return certificate
@@ -90,6 +90,7 @@ def certify(folder: RunFolder, model: Model, place: Path, tokenizers: Tokenizers
     for number, text in enumerate(texts, start=1):
         ids = tokenizers[0].encode(text)[: max(1, reach - 2)]
         read = tokenizers[0].reading(ids) if config.reads else [END, *ids]
+        read = with_end(ids, config) if config.reads and config.writes else read
         said = wrote(model, read) if config.writes else []
         begin = time.perf_counter()
         with torch.inference_mode():

@@ -15,6 +15,7 @@ from clearhead.exchange.certificate import SAMPLE, Beside, Certificate, same_tok
 from clearhead.folder import RunFolder
 from clearhead.model import Model
 from clearhead.tasks import TASKS
+from clearhead.tasks.translation import with_end
 from clearhead.text import END, PAD, Tokenizer
 
 N_TEXTS = 64
@@ -100,7 +101,8 @@ def asked(model: Model, rows: Sequence[list[int]]) -> tuple[Request, list[list[i
     """What is asked of the model, and the texts as it reads them."""
     config = model.config
     if config.reads:
-        return Request(models=checked(model), options=GREEDY), [[*ids, END] for ids in rows]
+        request = Request(models=checked(model), options=GREEDY)
+        return request, [with_end(ids, config) for ids in rows]
     request = Request(models=checked(model), options=GREEDY.but(max_length=WRITTEN), end=PAD)
     room = max(1, config.max_positions - WRITTEN) if config.positions == "learned" else None
     return request, [[END, *ids][:room] for ids in rows]

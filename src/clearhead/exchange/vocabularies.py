@@ -129,14 +129,35 @@ def marian(folder: Path) -> Lexicon:
         own = folder / "target_vocab.json"
         name = own.name if side == "target" and own.exists() else "vocab.json"
         tokens = tokens_of(json_in(folder, name))[0]
+        pieces = read_inside(folder, f"{side}.spm", MAX_BYTES)
         # a decoder there begins with the padding token
-        order = ordered(tokens, {"start": "<pad>", "end": "</s>", "unknown": "<unk>"})
-        model = SentencePiece.read(read_inside(folder, f"{side}.spm", MAX_BYTES))
-        learned = [tokens[number] for number in order.ids[SPECIAL:]]  # type: ignore[index]
-        order = Order(order.ids, order.n_theirs, {PAD: START})
-        both.append((Tokenizer(model.vocabulary(learned)), order))
-    (source, first), (target, second) = both
-    return Lexicon((source, target), (first, second))
+        names = {"start": "<pad>", "end": "</s>", "unknown": "<unk>"}
+        both.append(in_pieces(pieces, tokens, names))
+    return of_sides(*both)
+
+
+def in_pieces(
+    content: bytes, tokens: Sequence[str], names: Mapping[str, str], *, of_source: bool = False
+) -> tuple[Vocabulary, Order]:
+    """How the SentencePiece model in a file cuts text, with ids as in a list of tokens.
+
+    `of_source` says that the text is a target, and that the file may know the source alone.
+    """
+    model = SentencePiece.read(content)
+    spelled = byte_tokens(model.method)
+    order = ordered(tokens, names, first=spelled)
+    rest = order.ids[SPECIAL + len(spelled) :]
+    learned = [tokens[number] for number in rest]  # type: ignore[index]
+    model = model.for_target(learned) if of_source else model
+    return model.vocabulary(learned), Order(order.ids, order.n_theirs, {PAD: START})
+
+
+def of_sides(*sides: tuple[Vocabulary, Order]) -> Lexicon:
+    """Tokenizers of source and target, which are one if they cut alike."""
+    (first, source_order), (second, target_order) = sides
+    target = Tokenizer(second)
+    source = target if first == second else Tokenizer(first)
+    return Lexicon((source, target), (source_order, target_order))
 
 
 READERS: dict[str, Callable[[Path], Lexicon]] = {
