@@ -76,7 +76,6 @@ def decode(
     return [outputs for _, outputs in found]
 
 
-@torch.inference_mode()
 def decode_each(
     request: Request, sentences: Sequence[Sentence], searching: Searching = ALONE
 ) -> Iterator[Result]:

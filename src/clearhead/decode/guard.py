@@ -57,6 +57,7 @@ def repetition(ids: Sequence[int]) -> int:
     return max(longest, RUN * often if often > 2 else 0)
 
 
+@torch.inference_mode()
 def unread(request: Request, sentence: Sentence, output: Hypothesis) -> float:
     """Share of the source that no head looked at while this was written, seen in one pass."""
     model, device, trace = request.models[0].model, request.device, Trace()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -91,6 +92,12 @@ class Request:
     def device(self) -> torch.device:
         return self.models[0].model.device
 
+    @cached_property
+    def reach(self) -> int:
+        """Positions that all models have."""
+        ends = [each.config.reach for each in self.models if each.config.reach]
+        return min(ends, default=2**31)
+
     def sentence(
         self,
         index: int,
@@ -102,9 +109,8 @@ class Request:
         reads = self.models[0].config.reads
         context = (START,) if reads or not source else tuple(source)
         longest = self.options.max_length or len(source) + self.options.max_extra
-        ends = [each.config.reach for each in self.models if each.config.reach]
         # The last token is never read, so it needs no position.
-        left = min(ends, default=2**31) - len(context) + 1
+        left = self.reach - len(context) + 1
         return Sentence(
             index=index,
             source=tuple(source) if reads else (),

@@ -375,22 +375,27 @@ def in_batches(request: Request, sentences: Sequence[Sentence], way: Best) -> It
     batch: Search | None = None
     room = n_steps = overdue = 0
     while (waiting or batch) and not request.should_stop():
-        if batch:
-            batch.advance()
-            n_steps += 1
-            yield from batch.take()
-        if waiting and not batch:
-            room, n_steps = room_for(waiting[0], request, way.width), 0
-            overdue = size(waiting[0]) + PATIENCE
-        n_inside = len(batch) if batch else 0
-        if waiting and (n_inside == 0 or (n_steps > overdue and n_inside <= room // 2)):
-            n_new = min(room - n_inside, len(waiting))
-            new = Search(request, [waiting.popleft() for _ in range(n_new)], way)
-            yield from new.take()
+        done: list[Result] = []
+        with torch.inference_mode():  # while computing: between results the mode is the caller's
             if batch:
-                batch.join(new)
-            batch, n_steps = batch or new, 0
-    yield from (stopped(*result) for result in (batch.take(lambda _: True) if batch else []))
+                batch.advance()
+                n_steps += 1
+                done += batch.take()
+            if waiting and not batch:
+                room, n_steps = room_for(waiting[0], request, way.width), 0
+                overdue = size(waiting[0]) + PATIENCE
+            n_inside = len(batch) if batch else 0
+            if waiting and (n_inside == 0 or (n_steps > overdue and n_inside <= room // 2)):
+                n_new = min(room - n_inside, len(waiting))
+                new = Search(request, [waiting.popleft() for _ in range(n_new)], way)
+                done += new.take()
+                if batch:
+                    batch.join(new)
+                batch, n_steps = batch or new, 0
+        yield from done
+    with torch.inference_mode():
+        left = batch.take(lambda _: True) if batch else []
+    yield from (stopped(*result) for result in left)
     nothing = Hypothesis(ids=(), score=0.0, log_probs=(), finished=False)
     yield from (stopped(sentence, [nothing]) for sentence in waiting)
 
