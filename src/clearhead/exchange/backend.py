@@ -127,8 +127,12 @@ class CTranslate2:
         return True
 
     def decode(self, request: Request, sentences: Sequence[Sentence]) -> Iterator[Result]:
-        able = [each for each in sentences if self.can_read(each, request)]
-        yield from ((each, []) for each in sentences if not self.can_read(each, request))
+        able = []
+        for each in sentences:
+            if self.can_read(each, request):
+                able.append(each)
+            else:
+                yield each, []
         if not able:
             return
         free = self.started()
@@ -225,7 +229,8 @@ def answers(worker: Worker, request: Request, batch: Sequence[Sentence]) -> list
         end=request.end,
         scored=request.scored,
     )
-    texts = [best_of(*pair, request) for pair in zip(batch, found, strict=True)]
+    blocked = set(request.blocked) - {request.end}
+    texts = [best_of(*pair, request, blocked) for pair in zip(batch, found, strict=True)]
     if request.scored and (beam > 1 or not batch[0].source):
         score_tokens(worker, sources, texts)
     return [
@@ -234,7 +239,9 @@ def answers(worker: Worker, request: Request, batch: Sequence[Sentence]) -> list
     ]
 
 
-def best_of(sentence: Sentence, found: Sequence[Text], request: Request) -> list[Text]:
+def best_of(
+    sentence: Sentence, found: Sequence[Text], request: Request, blocked: set[int]
+) -> list[Text]:
     """As many as are asked for, by our ranking, if each is an output that our search may find."""
     ranking, n_best = Ranking(request.options), request.options.n_best
     limit = sentence.limit - sentence.n_prefix
@@ -243,11 +250,10 @@ def best_of(sentence: Sentence, found: Sequence[Text], request: Request) -> list
     else:
         ranked = sorted(found, key=lambda text: -ranking.score(sum(text[1]), len(text[0])))
         best = ranked[:n_best]
-    blocked = set(request.blocked) - {request.end}
     is_whole = request.options.beam == 1 or all(
         ids[-1] == request.end and len(ids) <= limit for ids, _ in best
     )
-    allowed = is_whole and len(best) == n_best and not any(blocked & {*ids} for ids, _ in best)
+    allowed = is_whole and len(best) == n_best and all(blocked.isdisjoint(ids) for ids, _ in best)
     return best if allowed else []
 
 
