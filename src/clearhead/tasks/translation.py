@@ -251,7 +251,7 @@ class Translator(User):
             best, *others = [
                 self.translation(text, parts[0], hypothesis) for hypothesis in found[0]
             ]
-            return replace(best, alternatives=tuple(others))
+            return replace(best, alternatives=tuple(others)) if others else best
         several = [
             self.translation(part.text, part, best[0])
             for part, best in zip(parts, found, strict=True)

@@ -250,7 +250,7 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids; special tokens have none, and what is no UTF-8 becomes U+FFFD."""
-        spelled = b"".join([bytes_of(token, self.table) for token in ids])
+        spelled = b"".join(self.spelled(ids))
         text = spelled.decode(errors="replace")
         return text.removeprefix(" ") if self.spaced else text
 
@@ -261,7 +261,16 @@ class Tokenizer:
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Each token for people: spaces as ▁, the unprintable by its code, specials by name."""
         names = self.vocabulary.specials
-        return [visible(bytes_of(token, self.table)) or names[token] for token in ids]
+        ids = list(ids)
+        shown = map(visible, self.spelled(ids))
+        return [text or names[token] for text, token in zip(shown, ids, strict=True)]
+
+    def spelled(self, ids: Iterable[int]) -> list[bytes]:
+        """What each id stands for; all are looked up at once, for many texts are decoded."""
+        ids = list(ids)
+        if ids and min(ids) >= 0 and max(ids) < self.vocab_size:
+            return [self.table[token] for token in ids]
+        return [bytes_of(token, self.table) for token in ids]
 
 
 def pieces(vocabulary: Vocabulary) -> Rust:
