@@ -208,11 +208,11 @@ class Tokenizer:
             ids = [
                 each
                 for token, (begin, end) in spans
-                for each in (self.spelled(text[begin:end]) if token == UNKNOWN else [token])
+                for each in (self.in_bytes(text[begin:end]) if token == UNKNOWN else [token])
             ]
         return [token if token < self.vocab_size else UNKNOWN for token in ids]
 
-    def spelled(self, piece: str) -> list[int]:
+    def in_bytes(self, piece: str) -> list[int]:
         """What SentencePiece has no piece for: its bytes, where the model knows them."""
         if METHODS[self.vocabulary.method].fallback:
             first = len(self.vocabulary.specials)
