@@ -10,6 +10,7 @@ from torch.testing import assert_close
 
 from clearhead.model import Trace
 from clearhead.model.attention import Attention, attend, merge_heads, split_heads
+from clearhead.model.batched import LONGEST
 
 sizes = st.integers(1, 5)
 
@@ -32,6 +33,47 @@ def test_fused_attention_equals_spelled_out_attention(
         else None
     )
     assert_close(attend(q, k, v, mask), attend(q, k, v, mask, tap=Trace()), atol=1e-5, rtol=1e-5)
+
+
+def masks(n_rows, n_heads, n_new, n_slots):
+    """Every shape that a mask may have: none, causal, padding, one for all slots, and one for each head."""
+    shapes = [
+        (n_new, n_slots),
+        (n_rows, 1, 1, n_slots),
+        (n_new, 1),
+        (n_rows, n_heads, n_new, n_slots),
+    ]
+    first = torch.arange(n_slots) == 0
+    return [None, *((drawn(sum(shape), *shape) > 0) | first[: shape[-1]] for shape in shapes)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("n_new", "n_slots"), [(1, 1), (3, 15), (5, 16), (17, 17), (3, LONGEST), (3, LONGEST + 1)]
+)
+def test_training_attends_with_the_gradients_of_spelled_out_attention(n_new, n_slots, dtype):
+    """By batched products or by torch's fused kernel, whichever the length asks for."""
+    q = drawn(0, 2, 3, n_new, 8).to(dtype).requires_grad_()
+    k, v = (drawn(seed, 2, 3, n_slots, 8).to(dtype).requires_grad_() for seed in (1, 2))
+    for mask in masks(2, 3, n_new, n_slots):
+        fast, plain = attend(q, k, v, mask), attend(q, k, v, mask, tap=Trace())
+        close = {"atol": 1e-5, "rtol": 1e-5} if dtype == torch.float32 else {}
+        assert_close(fast, plain, **close)
+        weighed = [torch.autograd.grad(z.sin().sum(), (q, k, v)) for z in (fast, plain)]
+        assert_close(*weighed, **close)
+
+
+@pytest.mark.parametrize("source", [False, True], ids=["self", "cross"])
+@pytest.mark.parametrize("n_tokens", [7, LONGEST + 1])
+def test_listening_changes_no_gradient(source, n_tokens):
+    attention, x = Attention(12, 3), drawn(0, 2, n_tokens, 12).requires_grad_()
+    given = {"source": drawn(1, 2, 5, 12).requires_grad_()} if source else {}
+    inputs = [x, *given.values(), *attention.parameters()]
+    found = [
+        torch.autograd.grad(attention(x, **given, **tap).sin().sum(), inputs)
+        for tap in ({}, {"tap": Trace()})
+    ]
+    assert_close(*found, atol=1e-5, rtol=1e-5)
 
 
 def test_one_query_takes_the_mixture_that_the_formula_says():

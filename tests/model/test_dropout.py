@@ -70,6 +70,16 @@ def test_gradients_pass_where_values_pass():
     assert torch.equal(x.grad, y)
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_adding_the_stream_is_part_of_it_and_changes_nothing(training):
+    dropout, (x, stream) = Dropout(0.3).train(training), torch.randn(2, 20, 20, requires_grad=True)
+    found = []
+    for added in (lambda: dropout(x, plus=stream), lambda: stream + dropout(x)):
+        torch.manual_seed(0)
+        found.append((added(), *torch.autograd.grad(added().sin().sum(), (x, stream))))
+    torch.testing.assert_close(*found)
+
+
 def test_random_bytes_are_uniform():
     counts = random_bytes(256_000 + 3).bincount(minlength=256).double()
     assert counts.sum() == 256_003

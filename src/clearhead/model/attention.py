@@ -7,11 +7,21 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from clearhead.model.batched import Attended, Parts, pays_off
 from clearhead.model.tap import SILENT, Tap
 
 
 def split_heads(x: Float[Tensor, "B T D"], n_heads: int) -> Float[Tensor, "B H T K"]:
     return x.view(*x.shape[:-1], n_heads, -1).transpose(1, 2)
+
+
+def part_heads(
+    x: Float[Tensor, "B T _"], n_parts: int, n_heads: int
+) -> tuple[Float[Tensor, "B H T K"], ...]:
+    """The parts of one product (q, k and v) by heads."""
+    if pays_off(x, x.size(1)):
+        return Parts.apply(x, n_parts, n_heads)  # type: ignore[no-untyped-call, no-any-return]
+    return split_heads(x, n_parts * n_heads).chunk(n_parts, dim=1)
 
 
 def merge_heads(z: Float[Tensor, "B H T K"]) -> Float[Tensor, "B T D"]:
@@ -28,6 +38,8 @@ def attend(
 ) -> Float[Tensor, "B H T K"]:
     """softmax(q kᵀ / √d_k) v: fused when nobody listens, else spelled out, with the same result."""
     if not tap.listening:
+        if not dropout and pays_off(q, max(q.size(2), k.size(2))):
+            return Attended.apply(q, k, v, mask)  # type: ignore[no-untyped-call, no-any-return]
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
     scores = tap("scores", q @ k.mT)  # (B, H, T, S)
     scaled = tap("scaled", scores / math.sqrt(q.size(-1)))
@@ -55,7 +67,7 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         """Self-attention, or cross-attention where there is a source."""
         if source is None:
-            q, k, v = split_heads(self.qkv(x), 3 * self.n_heads).chunk(3, dim=1)
+            q, k, v = part_heads(self.qkv(x), 3, self.n_heads)
         else:
             q, (k, v) = self.queries(x), self.keys_and_values(source)
         q, k, v = tap("q", q), tap("k", k), tap("v", v)
@@ -79,5 +91,5 @@ class Attention(nn.Module):
         d_model = source.size(-1)
         bias = None if self.qkv.bias is None else self.qkv.bias[d_model:]
         both = F.linear(source, self.qkv.weight[d_model:], bias)
-        k, v = split_heads(both, 2 * self.n_heads).chunk(2, dim=1)
+        k, v = part_heads(both, 2, self.n_heads)
         return k, v

@@ -78,8 +78,8 @@ class Block(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         """LayerNorm(x + Sublayer(x)) as in the paper, or x + Sublayer(LayerNorm(x))."""
         if self.norm_first:
-            return tap("add", x + self.dropout(sublayer(tap("norm", norm(x)), tap=tap)))
-        return tap("norm", norm(tap("add", x + self.dropout(sublayer(x, tap=tap)))))
+            return tap("add", self.dropout(sublayer(tap("norm", norm(x)), tap=tap), plus=x))
+        return tap("norm", norm(tap("add", self.dropout(sublayer(x, tap=tap), plus=x))))
 
 
 def attention(config: ModelConfig) -> Attention:

@@ -17,15 +17,18 @@ class Dropout(nn.Module):
         super().__init__()
         self.rate = rate
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, plus: Tensor | None = None) -> Tensor:
+        """What is left of x; with `plus`, the sum of both, as a residual connection has it."""
         if not self.training or self.rate == 0:
-            return x
+            return x if plus is None else plus + x
         if x.device.type != "cpu":
-            return F.dropout(x, self.rate)
+            dropped = F.dropout(x, self.rate)
+            return dropped if plus is None else plus + dropped
         n_zeroed = min(max(round(256 * self.rate), 1), 255)
         # A byte is kept from `n_zeroed` on; comparing would take several times as long.
-        kept = random_bytes(x.numel()).view(x.shape).to(x.dtype).sub_(n_zeroed - 1).clamp_(0, 1)
-        return x * kept.mul_(256 / (256 - n_zeroed))
+        kept = random_bytes(x.numel()).view(x.shape).clamp_(n_zeroed - 1, n_zeroed)
+        scale = kept.sub_(n_zeroed - 1).to(x.dtype).mul_(256 / (256 - n_zeroed))
+        return x * scale if plus is None else torch.addcmul(plus, x, scale)
 
 
 def random_bytes(n: int) -> Tensor:
