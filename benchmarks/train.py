@@ -3,11 +3,13 @@
     script/bench train [tiny small base] [--repeats 5] [--steps 4]
 
 Prints Markdown tables: tokens per second, their ratio, the share of the machine's own matrix product that a step
-reaches (MFU, by the formula below), peak memory of a step, and where the time of a step goes.
+reaches (MFU, by the formula below), peak memory of a step, and where the time of a step goes; before them the
+processor, its instruction set and its load.
 """
 
 import argparse
 import math
+import os
 import resource
 import statistics
 import subprocess
@@ -30,7 +32,7 @@ from clearhead.data import examples
 from clearhead.data.batches import ByLength, PairBatch, pair_batch
 from clearhead.data.examples import Pair
 from clearhead.data.store import pair_encoding, temporary_store
-from clearhead.machine import keep_freed_memory
+from clearhead.machine import keep_freed_memory, n_processors, processor
 from clearhead.model import build
 from clearhead.text import Tokenizer
 from clearhead.training import Ranks, next_token_loss
@@ -39,19 +41,14 @@ from clearhead.training.update import Objective, update
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "multi30k"
 KINDS = {
-    "matrix products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::addmm_"),
-    "attention": ("scaled_dot_product",),
-    "softmax and loss": (
-        "_softmax",
-        "SmoothedCrossEntropy",
-        "aten::amax",
-        "aten::gather",
-        "aten::scatter_add",
-    ),
+    "attention": ("scaled_dot_product", "Attended", "Parts"),
+    "matrix products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"),
+    "softmax and loss": ("SmoothedCrossEntropy",),
     "layer norm": ("layer_norm",),
     "dropout": ("aten::random_", "aten::ge", "bernoulli", "dropout"),
     "optimizer": ("_fused_adam", "_foreach", "Optimizer"),
 }
+"""By what an operation is called, or one that it is part of: the first that fits."""
 
 
 def pairs() -> list[Pair]:
@@ -229,12 +226,18 @@ def where_time_goes(config: ModelConfig, some: list[PairBatch], train: TrainConf
         for batch in some[1:4]:
             step(batch)
     times: Counter[str] = Counter()
-    for event in profiler.key_averages():
-        kind = next(
-            (kind for kind, names in KINDS.items() if any(name in event.key for name in names)),
-            "the rest",
+    for event in profiler.events():
+        names = [event.name]
+        above = event
+        while (above := above.cpu_parent) is not None:
+            names.append(above.name)
+        fits = (
+            kind
+            for kind, parts in KINDS.items()
+            for name in names
+            if any(part in name for part in parts)
         )
-        times[kind] += event.self_cpu_time_total
+        times[next(fits, "the rest")] += event.self_cpu_time_total
     total = sum(times.values())
     return " | ".join(f"{100 * times[kind] / total:.0f} %" for kind in [*KINDS, "the rest"])
 
@@ -267,6 +270,10 @@ def main() -> None:
             step(batch)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
         return
+    print(
+        f"{processor()} ({torch.backends.cpu.get_cpu_capability()}), {n_processors()} processors, "
+        f"{torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}; torch {torch.__version__}.\n"
+    )
     print("| size | clearhead, tokens/s | plain loop, tokens/s | ratio | MFU | peak memory, GB |")
     print("|---|---|---|---|---|---|")
     for size, config in configs.items():

@@ -191,15 +191,18 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             loss += (log_sum - (1 - smoothing) * right - smoothing * mean).sum()
             if not differentiable:
                 continue
-            # The gradient of the logits takes the place of their probabilities.
+            # The gradient of the logits takes the place of their probabilities; what smoothing
+            # takes off all of them alike is taken off the products.
             p.scatter_add_(1, target, p.new_full((1, 1), smoothing - 1).expand_as(target))
-            if smoothing:
-                p -= smoothing / n_tokens
             if bias_grad is not None:
                 bias_grad += p.sum(dim=0)
             p = p.to(x.dtype)
-            torch.mm(p, tokens, out=x_grad[rows])
+            torch.addmm(mean_token, p, tokens, beta=-smoothing, out=x_grad[rows])
             tokens_grad.addmm_(p.T, x[rows])
+        if differentiable and smoothing:
+            tokens_grad -= x.sum(dim=0) * (smoothing / n_tokens)
+            if bias_grad is not None:
+                bias_grad -= len(x) * smoothing / n_tokens
         return loss
 
     @staticmethod

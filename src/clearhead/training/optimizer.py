@@ -143,7 +143,10 @@ class Muon(Optimizer):
         for weight in matrices:
             if weight.grad is None:
                 continue
-            mean = self.state[weight].setdefault("momentum", torch.zeros_like(weight))
+            state = self.state[weight]
+            if not state:
+                state["momentum"] = torch.zeros_like(weight)
+            mean = state["momentum"]
             mean.lerp_(weight.grad, 1 - momentum)
             step = weight.grad.lerp(mean, momentum)
             n_stacked = 3 if weight.size(0) == 3 * weight.size(1) else 1
