@@ -46,6 +46,8 @@ FOR_SMALL_PAGE = ("embedded", "add", "norm")
 FOR_TOUR = ("embedded", "add", "norm", "pre")
 """What it is given of the first layer in any case: the tour calculates with that layer."""
 SMALL = 1_300_000
+MOST_WORK = 50_000_000_000
+"""Weights × tokens × heads up to which a file tells what each head is worth: some seconds."""
 N_UNITS = 12
 """Feed-forward units told of at each position."""
 
@@ -259,6 +261,15 @@ def silenced_heads(look: Replay) -> dict[str, Any]:
             "changed": (others != best).sum(dim=1).tolist(),
         }
     return {"of": len(ids), "attentions": found}
+
+
+def in_file(look: Replay, values: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Everything but the tensors for a page that cannot ask for more."""
+    told, n_tokens = meta(look, values), len(look.source) + len(look.target)
+    n_heads = len(look.attentions) * look.model.config.n_heads
+    if told["model"]["n_parameters"] * n_tokens * n_heads > MOST_WORK:
+        return told
+    return {**told, "heads": silenced_heads(look)}
 
 
 def model(look: Replay) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from clearhead.look.by_hand import by_hand
 from clearhead.look.edits import change
-from clearhead.look.export import meta, save, silenced_heads, tensors
+from clearhead.look.export import in_file, meta, save, silenced_heads, tensors
 from clearhead.look.html import framed, page
 from clearhead.look.labelled import Heatmap
 from clearhead.look.reasons import reasons
@@ -33,7 +33,7 @@ class Look(Replay):
     def html(self) -> str:
         """The interactive page, whole in one file."""
         values = self.tensors()
-        return page({**meta(self, values), "heads": self.silenced_heads()}, values)
+        return page(in_file(self, values), values)
 
     def _repr_html_(self) -> str:
         return framed(self.html(), str(self))

@@ -275,10 +275,10 @@ function badge({ itself, previous, next, special, links, near, entropy }, most) 
   const [name, share] = Object.entries({ itself, previous, next, special, links }).sort(
     (a, b) => b[1] - a[1],
   )[0];
-  if (share > 0.5) return name;
+  if (share > 0.4) return name;
   if (entropy > 0.85) return "broad";
-  if (most > 0.4) return "one";
-  if (near > 0.7) return "near";
+  if (most > 0.35) return "one";
+  if (near > 0.6) return "near";
   return entropy < 0.25 ? "sharp" : "some";
 }
 

@@ -23,6 +23,8 @@ export function beamTree(beam, now, pick, { room, goOn, nGiven = 0 }) {
   const x = (depth) => 8 + depth * wide,
     y = (index) => 40 + index * TALL;
   const won = (depth, index) => beam.winner[depth] === index;
+  const exists = beam.steps[now.beam.split(".")[0]]?.[now.beam.split(".")[1]];
+  const entrance = exists ? now.beam : `0.${beam.winner[0] ?? 0}`; // the one tab stop
   const edges = [],
     marks = [];
   beam.steps.forEach((nodes, depth) =>
@@ -49,12 +51,12 @@ export function beamTree(beam, now, pick, { room, goOn, nGiven = 0 }) {
           {
             class: `node ${kind}`,
             role: "button",
-            tabindex: won(depth, index) ? 0 : -1,
+            "data-node": name,
+            "aria-pressed": String(now.beam === name),
+            tabindex: name === entrance ? 0 : -1,
             "aria-label": `${bare(node.text)}, step ${depth + 1}, ${node.state} ${node.why}`,
-            onclick: () => pick(`${depth}.${index}`),
-            onkeydown: (event) => {
-              if (event.key === "Enter") pick(`${depth}.${index}`);
-            },
+            onclick: () => pick(name),
+            onkeydown: (event) => pressed(event, name, pick),
           },
           svg(
             "title",
@@ -97,6 +99,21 @@ export function beamTree(beam, now, pick, { room, goOn, nGiven = 0 }) {
       ),
     ),
   ];
+}
+
+/** Arrows go through the tree; Enter and the space bar choose. */
+function pressed(event, name, pick) {
+  const [depth, index] = name.split(".").map(Number);
+  const { key, currentTarget } = event;
+  const ways = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
+  if (key === "Enter" || key === " ") pick(name);
+  else if (!ways[key]) return;
+  event.preventDefault();
+  event.stopPropagation();
+  const [across, down] = ways[key] ?? [0, 0];
+  const nodes = [...currentTarget.parentNode.querySelectorAll("[data-node]")];
+  const column = nodes.filter((one) => one.dataset.node.startsWith(`${depth + across}.`));
+  column[Math.min(column.length - 1, Math.max(0, index + down))]?.focus();
 }
 
 /** The nodes on the way to one, itself included; none, where there is no such node. */

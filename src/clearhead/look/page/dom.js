@@ -120,5 +120,5 @@ export function weight(x) {
 export function percent(x) {
   const whole = x >= 0.0995 && (x < 0.9945 || x >= 0.9995);
   if (x >= 0.0005) return `${(100 * x).toFixed(whole ? 0 : 1)} %`;
-  return x >= 5e-6 ? `${(100 * x).toPrecision(1)} %` : x ? "≈ 0 %" : "0 %";
+  return x >= 5e-5 ? `${(100 * x).toPrecision(1)} %` : x ? "≈ 0 %" : "0 %";
 }

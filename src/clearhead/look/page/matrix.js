@@ -136,8 +136,16 @@ export class Matrix {
     return this.element.clientWidth;
   }
 
+  /** On a phone a row says its word alone: what kind of row it is stands beside the matrix. */
+  get rowNames() {
+    const { rowLabels } = this.shown;
+    const brief = (label) => label.replace(/^(writing|after) (?=.)/, "");
+    return this.width() < 500 ? rowLabels?.map(brief) : rowLabels;
+  }
+
   measure(context) {
-    const { rows, columns, rowLabels, columnLabels, size, sums } = this.shown;
+    const { rows, columns, columnLabels, size, sums } = this.shown,
+      { rowNames: rowLabels } = this;
     const labelled = !this.small && size === 1;
     const widest = (labels) =>
       Math.max(0, ...labels.map((label) => context.measureText(label).width));
@@ -234,7 +242,8 @@ export class Matrix {
   }
 
   paintLabels(context, { left, told, top, w, tall, upright }, at) {
-    const { rows, columns, rowLabels, columnLabels, sums } = this.shown;
+    const { rows, columns, columnLabels, sums } = this.shown,
+      { rowNames: rowLabels } = this;
     this.paintBrackets(context, { left, top, w, tall });
     const hover = at ?? {};
     context.font = `12px ${ink("sans")}`;
@@ -252,8 +261,10 @@ export class Matrix {
       context.textAlign = "left";
       context.fillText(sums[i], left + w * columns + 8, top + (i + 0.5) * tall + 0.5);
     }
+    const every = Math.ceil((upright ? 12 : 15) / w); // labels must not run into each other
     for (let j = 0; columnLabels && j < columns; j++) {
-      if (w < 10 && j % Math.ceil(12 / w)) continue;
+      const far = Math.abs(j - (hover.column ?? -every));
+      if (far ? j % every || far < every : false) continue;
       context.fillStyle = ink(hover.column === j ? "accent" : "ink");
       context.save();
       context.translate(left + (j + 0.5) * w, top - 10);

@@ -10,6 +10,7 @@ import { short } from "./words.js";
 const COVERED = 0.95; // of a chosen word's weight is drawn
 const SHOWN = 0.12; // of the others, what is stronger than this
 const [SMALLEST, LARGEST] = [19, 38]; // pixels of a letter
+const NARROW = 600; // pixels of a phone
 
 export class Ribbons {
   /** `pick(side, place)` and `point(side, place)` are told of words; side is "source", "target". */
@@ -113,7 +114,10 @@ export class Ribbons {
     word.setAttribute("aria-pressed", String(Boolean(chosen)));
   }
 
-  /** Letters as large as lets the longer text stand on one line; else they wrap. */
+  /**
+   * Letters as large as lets the longer text stand on one line; else they wrap, and on a phone each
+   * text becomes a column of words.
+   */
   fit() {
     const pen = (this.pen ??= document.createElement("canvas").getContext("2d"));
     pen.font = `500 100px ${getComputedStyle(this.element).fontFamily}`;
@@ -121,63 +125,86 @@ export class Ribbons {
       list.reduce((sum, { text }) => sum + pen.measureText(short(text, 40)).width / 100 + 0.62, 0);
     const longest = Math.max(width(this.shown.columns), width(this.shown.rows), 1);
     const size = Math.min(LARGEST, Math.max(SMALLEST, (this.element.clientWidth - 8) / longest));
+    const room = this.element.clientWidth;
+    this.upright = room < NARROW && longest * SMALLEST > room;
+    this.element.classList.toggle("upright", this.upright);
     this.element.style.setProperty("--letters", `${size.toFixed(1)}px`);
+  }
+
+  /** Where the words of a side are: along their text, how long each is, and where ribbons end. */
+  boxes(side, edge) {
+    const reads = side === "source";
+    return [...this.sides[side].children].map((word) => {
+      const box = word.getBoundingClientRect();
+      return this.upright
+        ? {
+            at: box.top + box.height / 2 - edge.top,
+            size: box.height - 6,
+            end: (reads ? box.right + 3 : box.left - 3) - edge.left,
+          }
+        : {
+            at: box.left + box.width / 2 - edge.left,
+            size: box.width,
+            end: (reads ? box.bottom - 2 : box.top + 4) - edge.top,
+          };
+    });
   }
 
   /** The ribbons: those that leave or reach one word lie side by side, in the order of words. */
   bands(strengths, { rows, columns, weights }) {
     const edge = this.element.getBoundingClientRect();
-    const boxes = (side) =>
-      [...this.sides[side].children].map((word) => {
-        const box = word.getBoundingClientRect();
-        return {
-          x: box.left + box.width / 2 - edge.left,
-          top: box.top - edge.top,
-          bottom: box.bottom - edge.top,
-          width: box.width,
-        };
-      });
-    const [above, below] = [boxes("source"), boxes("target")];
-    const full = this.element.clientWidth < 600 ? 12 : 20;
+    const [from, to] = [this.boxes("source", edge), this.boxes("target", edge)];
+    const full = edge.width < NARROW ? 12 : 20;
     const wide = (i, j) => (strengths[i][j] ? Math.max(1.5, full * weights[i][j]) : 0);
     const leaving = columns.map((_, j) => rows.reduce((sum, __, i) => sum + wide(i, j), 0));
     const arriving = rows.map((_, i) => columns.reduce((sum, __, j) => sum + wide(i, j), 0));
-    const left = leaving.map((all, j) => above[j].x - Math.min(all, above[j].width) / 2);
+    const first = leaving.map((all, j) => from[j].at - Math.min(all, from[j].size) / 2);
     const made = [];
     rows.forEach((_, i) => {
-      let right = below[i].x - arriving[i] / 2;
+      let last = to[i].at - arriving[i] / 2;
       columns.forEach((__, j) => {
         const w = wide(i, j);
         if (!w) return;
-        const squeeze = Math.min(1, above[j].width / leaving[j]);
-        const from = [left[j] + (w * squeeze) / 2, above[j].bottom - 2];
-        const to = [right + w / 2, below[i].top + 4];
-        left[j] += w * squeeze;
-        right += w;
-        made.push({ i, j, w, from, to, strength: strengths[i][j] });
+        const squeeze = Math.min(1, from[j].size / leaving[j]);
+        made.push({
+          i,
+          j,
+          w,
+          strength: strengths[i][j],
+          ends: [
+            [first[j] + (w * squeeze) / 2, from[j].end],
+            [last + w / 2, to[i].end],
+          ],
+        });
+        first[j] += w * squeeze;
+        last += w;
       });
     });
-    const { height, width } = edge;
-    this.lines.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    this.lines.setAttribute("viewBox", `0 0 ${edge.width} ${edge.height}`);
     return made
       .sort((a, b) => a.strength - b.strength)
-      .map(({ i, j, w, from, to, strength }) => {
-        const bend = Math.max(30, (to[1] - from[1]) * 0.5);
-        return svg(
+      .map(({ i, j, w, ends, strength }) =>
+        svg(
           "path",
           {
             class: `ribbon${i >= this.newest ? " fresh" : ""}`,
-            d:
-              `M${from.map(round)}C${round(from[0])} ${round(from[1] + bend)} ` +
-              `${round(to[0])} ${round(to[1] - bend)} ${to.map(round)}`,
+            d: this.curve(...ends),
             pathLength: 1,
             "stroke-width": round(w),
             stroke: tint(j),
             "stroke-opacity": strength,
           },
           svg("title", `${rows[i].text} ← ${columns[j].text}: ${percent(weights[i][j])}`),
-        );
-      });
+        ),
+      );
+  }
+
+  /** A bent line between two points, each told as along a text and across the texts. */
+  curve([a, from], [b, to]) {
+    const bend = this.upright ? (to - from) * 0.5 : Math.max(30, (to - from) * 0.5);
+    const point = (along, across) =>
+      (this.upright ? [across, along] : [along, across]).map(round).join(" ");
+    return `M${point(a, from)}C${point(a, from + bend)} ${point(b, to - bend)} ${point(b, to)}`;
   }
 }
 

@@ -191,7 +191,8 @@ function curve(name, lines) {
     Math.min(0, ...points.map(([, value]) => value)),
     Math.max(...points.map(([, value]) => value)),
   ];
-  const x = (step) => 44 + (600 * step) / (most || 1);
+  const wide = innerWidth < 600 ? 300 : 600; // letters keep their size on a phone
+  const x = (step) => 44 + (wide * step) / (most || 1);
   const y = (value) => 176 - (160 * (value - low)) / (high - low || 1);
   const ticks = [low, (low + high) / 2, high];
   const drawn = lines.map(([title, list], i) =>
@@ -213,15 +214,15 @@ function curve(name, lines) {
     svg(
       "svg",
       {
-        viewBox: "0 0 650 200",
+        viewBox: `0 0 ${wide + 50} 200`,
         role: "img",
         "aria-label": `${name}, now ${number(lines[0][1].at(-1)?.[1] ?? NaN, 3)}`,
       },
       ticks.map((value) => [
-        svg("line.axis", { x1: 44, x2: 644, y1: y(value), y2: y(value) }),
+        svg("line.axis", { x1: 44, x2: wide + 44, y1: y(value), y2: y(value) }),
         svg("text", { x: 38, y: y(value) + 4, "text-anchor": "end" }, number(value, 1)),
       ]),
-      svg("text", { x: 644, y: 196, "text-anchor": "end" }, `step ${most}`),
+      svg("text", { x: wide + 44, y: 196, "text-anchor": "end" }, `step ${most}`),
       drawn,
     ),
     lines.length > 1

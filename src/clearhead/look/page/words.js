@@ -46,6 +46,11 @@ export function rowName(token) {
   return token.predicts === undefined ? text(token) : `writing ${text(predicted(token))}`;
 }
 
+/** For the arithmetic of a decoder's row, which reads one token and writes the next. */
+export function rowSays(token) {
+  return token?.predicts === undefined ? "" : `, writing ${text(predicted(token))}`;
+}
+
 export function rowLabels(tokens) {
   return tokens.map(rowName);
 }

@@ -37,7 +37,7 @@ export class ClassifyTab extends Tab {
       h("div.foot", this.status),
     );
     this.verdict.classList.add("sheet-side");
-    this.typed();
+    this.begin(EXAMPLES[1]);
   }
 
   typed(wait = PAUSE) {

@@ -31,8 +31,15 @@ export class Tab {
     );
   }
 
+  /** Something to look at from the first moment; the first key replaces it. */
+  begin(example = "") {
+    this.input.value = example;
+    if (example) this.input.addEventListener("focus", () => this.input.select(), { once: true });
+    this.typed(0);
+  }
+
   entered() {
-    this.input.focus({ preventScroll: true });
+    if (!this.input.value) this.input.focus({ preventScroll: true });
   }
 
   /** Does something after a pause; what was under way is given up. */

@@ -69,16 +69,7 @@ export class TranslateTab extends Tab {
       h("div.foot", this.status),
     );
     this.choose();
-    this.begin();
-  }
-
-  /** Something to look at from the first moment; the first key replaces it. */
-  begin() {
-    const [, example] = EXAMPLES[this.run.languages.source] ?? [];
-    if (!example) return;
-    this.input.value = example;
-    this.input.addEventListener("focus", () => this.input.select(), { once: true });
-    this.typed(0);
+    this.begin(EXAMPLES[this.run.languages.source]?.[1]);
   }
 
   choose() {
@@ -117,10 +108,6 @@ export class TranslateTab extends Tab {
       this.typed(0);
     };
     this.empty.replaceChildren(this.input.value || !list.length ? "" : examples(list, pick));
-  }
-
-  entered() {
-    if (!this.input.value) this.input.focus({ preventScroll: true });
   }
 
   /** {term: translation} from lines as "term = translation". */

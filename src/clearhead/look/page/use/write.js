@@ -54,7 +54,8 @@ export class WriteTab extends Tab {
       this.proposed,
       h("div.foot", this.status),
     );
-    this.drawEmpty();
+    this.input.value = EXAMPLES[0]; // something to look at from the first moment
+    this.typed(0);
   }
 
   drawEmpty() {

@@ -139,7 +139,7 @@ export class AlignmentView extends View {
       (now.specials
         ? ""
         : "Special tokens are left out and the rest of each row is made to sum to 1. ") +
-      "The chosen word shows the fewest ribbons that make up 95 %, the others their strongest.";
+      "The chosen word shows the fewest ribbons that make up 95 %, the others their strongest.";
     this.links.textContent = pharaoh(this.made);
     const { rows, columns, weights } = this.made,
       flat = Float32Array.from(weights.flat());

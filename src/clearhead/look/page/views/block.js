@@ -9,7 +9,7 @@ import { bars, check, line, step } from "../ledger.js";
 import { Matrix } from "../matrix.js";
 import { sublayers } from "../stream.js";
 import { View } from "../view.js";
-import { blockName, headName, labels } from "../words.js";
+import { blockName, headName, labels, rowSays } from "../words.js";
 
 const TITLES = { self: "Self-attention", cross: "Cross-attention", ff: "Feed-forward" };
 const SAYS = {
@@ -226,7 +226,11 @@ export class BlockView extends View {
       h(
         "p.cell-name",
         bdi(labels(this.tokens(now))[row] ?? ""),
-        h("small", `${now.layer}, position ${row}, number ${now.dim} of ${width}`),
+        h(
+          "small",
+          `${blockName(now.layer)}${rowSays(this.tokens(now)[row])}; ` +
+            `position ${row}, number ${now.dim} of ${width}`,
+        ),
       ),
       sublayers(this.trace, now.layer).map((sub) => {
         const adding = sub.added && [

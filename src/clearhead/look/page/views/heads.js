@@ -290,9 +290,9 @@ export class HeadsView extends View {
       SAYS[now.mix] ??
       `This head ${one.role}. ` +
         cost +
-        `Spread ${number(traits.entropy, 2)} of 1 · to itself ${number(traits.itself, 2)} · ` +
-        `to the token before ${number(traits.previous, 2)} · ` +
-        `to special tokens ${number(traits.special, 2)}`;
+        `Spread ${traits.entropy.toFixed(2)} of 1 · to itself ${percent(traits.itself)} · ` +
+        `to the token before ${percent(traits.previous)} · ` +
+        `to special tokens ${percent(traits.special)}`;
     const masked = (i, j) => made.masked(i, j, now.head);
     this.large.show({
       ...made.sheet(this.values(now), now),

@@ -8,7 +8,7 @@ import { blockName } from "../words.js";
 
 const NAMES = {
   "encoder self": ["Self-attention", "each word looks at all"],
-  "decoder self": ["Masked self-attention", "each looks back"],
+  "decoder self": ["Masked attention", "each word looks back"],
   "decoder cross": ["Cross-attention", "looks at the source"],
   ff: ["Feed-forward", "each word by itself"],
 };

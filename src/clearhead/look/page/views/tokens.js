@@ -7,7 +7,7 @@ import { bdi, choice, h, number, slider, svg } from "../dom.js";
 import { check, line, num, op, step } from "../ledger.js";
 import { Matrix } from "../matrix.js";
 import { View } from "../view.js";
-import { labels } from "../words.js";
+import { labels, rowSays } from "../words.js";
 
 const NAMES = { tokens: "Token", positions: "Position", types: "Segment", embedded: "Sum" };
 
@@ -296,7 +296,8 @@ export class TokensView extends View {
         bdi(labels(list)[now.pos] ?? ""),
         h(
           "small",
-          `${stack}, position ${now.pos}, id ${list[now.pos]?.id}, number ${now.dim} of ${width}`,
+          `${stack}${rowSays(list[now.pos])}; position ${now.pos}, id ${list[now.pos]?.id}, ` +
+            `number ${now.dim} of ${width}`,
         ),
       ),
       parts.includes("tokens") &&
