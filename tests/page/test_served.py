@@ -422,7 +422,12 @@ def test_a_dropped_word_of_the_search_is_gone_on_from(open_page, served):
     for depth in range(step, -1, -1):
         ids.insert(0, tree["steps"][depth][place]["id"])
         place = tree["steps"][depth][place]["parent"]
-    tab.evaluate("(beam) => look.state.set({ beam })", f"{step}.{index}")
+    tab.locator(".tree [tabindex='0']").focus()
+    for key, times in (("ArrowRight", step), ("ArrowDown", index)):
+        for _ in range(times):
+            tab.keyboard.press(key)
+    tab.keyboard.press("Enter")
+    assert tab.evaluate("look.state.now.beam") == f"{step}.{index}", "the keyboard goes everywhere"
     tab.get_by_role("button", name="Go on from here").click()
     tab.wait_for_selector("text=Let it begin by itself again")
     expected = load(served.runs["en-de"]).look("the cat", prefix=ids)

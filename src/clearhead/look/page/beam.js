@@ -151,7 +151,12 @@ function goingOn(beam, name, goOn, nGiven) {
                 "Go on from here",
               ),
         ]
-      : h("span.hint", "No word is chosen yet."),
+      : h(
+          "span.hint",
+          nGiven
+            ? ["It had to begin with “", bdi(spelled(wayTo(beam, `${nGiven - 1}.0`))), "”."]
+            : "No word is chosen yet.",
+        ),
     nGiven
       ? h("button.pill", { onclick: () => goOn([]) }, "Let it begin by itself again")
       : "",

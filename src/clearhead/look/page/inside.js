@@ -134,7 +134,7 @@ export class Inside {
     this.page?.close();
     const { run, text, edits, prefix } = recipe;
     const hash = parsed(location.hash);
-    const same = hash.text === text && hash.run === run && hash.prefix === prefix;
+    const same = ["", text].includes(hash.text) && hash.run === run && hash.prefix === prefix;
     const given = same ? hash : { ...DEFAULTS, ...keep };
     history.replaceState(null, "", written({ ...given, run, text, edits, prefix }));
     this.drawBar(recipe);

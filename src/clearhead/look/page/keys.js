@@ -6,6 +6,7 @@ import { h, tick } from "./dom.js";
 
 const LIST = [
   ["Tab, then ← ↑ → ↓", "move from cell to cell; Home, End, Ctrl Home, Ctrl End go far"],
+  ["Tab, then ← ↑ → ↓, Enter", "through the tree of the search, and choose a word"],
   ["[  ]", "the layer before, the layer after"],
   [",  .", "the head before, the head after"],
   ["0 … 5", "the stages of attention"],

@@ -157,7 +157,8 @@ export class SentenceView extends View {
       door(
         "map",
         "Map",
-        `${trace.layers.length} layers${trace.recurs ? "" : ", drawn as the paper draws them"}`,
+        `${trace.layers.length} layer${trace.layers.length === 1 ? "" : "s"}` +
+          (trace.recurs ? "" : ", drawn as the paper draws them"),
       ),
       trace.attentions.length
         ? door("attention", "Attention", "from queries and keys to weights, every number checked")
