@@ -169,16 +169,14 @@ def write(
     if is_drawn:
         sampling = replace(sampling, seed=secrets.randbelow(1_000_000))
     decode = options.decode_config(writer.config, settings, max_length=length, **vars(sampling))
-    own_only = {"--checkpoint": checkpoint}
-    options.choose_engine(writer, run, decode, engine=engine, own_only=own_only)
+    options.choose_engine(writer, run, decode, engine=engine, checkpoint=checkpoint)
     if prompt is None:
         prompt = "" if sys.stdin.isatty() else only_text()
-    stops = [text.replace("\\n", "\n") for text in stop or []]
-    if number == 1 and not as_json:
-        found = print_stream(writer.stream(prompt, decode, stop=stops), prompt)
+    how: dict[str, Any] = {"stop": [text.replace("\\n", "\n") for text in stop or []]}
+    if number != 1 or as_json:
+        found = print_all(writer.write(prompt, decode, n_best=number, **how), as_json)
     else:
-        found = writer.write(prompt, decode, stop=stops, n_best=number)
-        print_all(found, as_json)
+        found = print_stream(writer.stream(prompt, decode, **how), prompt)
     if decode.temperature and is_drawn:
         options.tell(f"Random seed: {decode.seed}. For the same text again: --seed {decode.seed}")
     for note in (*found.notes, writer.note_on(prompt)):
@@ -195,13 +193,14 @@ def print_stream(pieces: "Generator[str, None, Continuation]", prompt: str) -> "
     return written.value
 
 
-def print_all(found: "Continuation", as_json: bool) -> None:
+def print_all(found: "Continuation", as_json: bool) -> "Continuation":
     """Print a continuation and the others, each with its seed and how likely it is."""
     for one in (found, *found.alternatives):
         values = details(one) | {"log_prob": one.log_prob}
         each = one.log_prob / max(1, len(one.log_probs))
         title = f"[seed {one.seed}: log-probability {one.log_prob:.1f}, {each:.2f} per token]"
         typer.echo(json.dumps(values, ensure_ascii=False) if as_json else f"{title}\n{one}\n")
+    return found
 
 
 def details(one: "Continuation") -> dict[str, Any]:

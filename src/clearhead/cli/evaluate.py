@@ -54,8 +54,8 @@ def evaluate(
         changed = beam is not None or settings
         decode = options.decode_config(user.config, settings, beam=beam) if changed else None
         if isinstance(user, tasks.Translator):
-            how, own_only = decode or user.config.decode, {"--checkpoint": checkpoint}
-            options.choose_engine(user, run, how, engine=engine, own_only=own_only)
+            how = decode or user.config.decode
+            options.choose_engine(user, run, how, engine=engine, checkpoint=checkpoint)
         workers = n_processors()
         found = tasks.evaluate(
             user, files, decode, columns=columns or (), n_worst=worst, n_workers=workers

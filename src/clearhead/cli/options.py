@@ -153,6 +153,7 @@ def choose_engine(
     decode: "DecodeConfig",
     *,
     engine: str,
+    checkpoint: str = "",
     own_only: Mapping[str, object] | None = None,
     int8: bool = False,
     workers: int | None = None,
@@ -160,7 +161,7 @@ def choose_engine(
 ) -> "CTranslate2 | WhereItPays | None":
     """Have another engine decode what it can; none, where all that is asked for is only ours.
 
-    `own_only` are options that no other engine has, by name, each with what was given for it.
+    `own_only` are further options that no other engine has, by name, with what was given for each.
     """
     if engine == "own" or (engine == "auto" and find_spec("ctranslate2") is None):
         return None
@@ -177,7 +178,8 @@ def choose_engine(
         precision="int8" if int8 else "float32",
     )
     say = (lambda _: None) if quiet else tell
-    missing = [name for name, given in (own_only or {}).items() if given] + lacks(decode)
+    only_ours = {**(own_only or {}), "--checkpoint": checkpoint}
+    missing = [name for name, given in only_ours.items() if given] + lacks(decode)
     if missing and engine == "ctranslate2":
         say(f"decoding with our own engine: CTranslate2 cannot express {', '.join(missing)}")
     if missing:

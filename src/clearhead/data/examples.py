@@ -175,7 +175,7 @@ def conversations(
     *paths: str | Path, columns: Sequence[str] = (), errors: Errors = "strict"
 ) -> Examples[Conversation]:
     """Conversations from JSONL with a list of turns, or from pairs of question and answer."""
-    files = [file for path in paths for file in files_in(path)]
+    files = files_in(paths)
     if files and all(format_of(file) == "jsonl" for file in files):
         return from_tables(
             files,
@@ -192,7 +192,7 @@ def running_text(
     *paths: str | Path, columns: Sequence[str] = (), errors: Errors = "strict"
 ) -> Examples[str]:
     """The lines of plain files as they stand, empty ones too, or one field of JSONL and CSV."""
-    files = [file for path in paths for file in files_in(path)]
+    files = files_in(paths)
     tables = [f for f in files if f.removesuffix(".gz").endswith((".jsonl", ".ndjson", ".csv"))]
     if tables and tables == files:
         return from_tables(
@@ -217,7 +217,7 @@ def from_tables(
     errors: Errors,
 ) -> Examples[E]:
     """Examples from files of records; each file may have its own format and header."""
-    files = [Lines(file, errors) for path in paths for file in files_in(path)]
+    files = [Lines(file, errors) for file in files_in(paths)]
 
     def rows(lines: Lines) -> Iterator[Row[E]]:
         found, parse = format_of(lines.paths[0]), None
@@ -297,7 +297,7 @@ def parallel_files(paths: Iterable[str | Path]) -> list[tuple[str, str]] | None:
     Two files go by position; more by their endings (a.en b.en a.de b.de), of which the first file's
     is the source.
     """
-    files = [file for path in paths for file in files_in(path)]
+    files = files_in(paths)
     plain = [file for file in files if format_of(file) == "text"]
     if not plain:
         return None

@@ -67,7 +67,7 @@ class Lines:
 
     def __init__(self, paths: str | Path | Iterable[str | Path], errors: Errors = "strict") -> None:
         given = [paths] if isinstance(paths, str | Path) else list(paths)
-        self.paths: Sequence[str] = list(chain.from_iterable(files_in(path) for path in given))
+        self.paths: Sequence[str] = files_in(given)
         self.errors: Errors = errors
         self.notes: dict[str, Notes] = {}
         """By file, complete once the file has been read to its end."""
@@ -143,8 +143,12 @@ def only_text() -> str:
     return "\n".join(found)
 
 
-def files_in(path: str | Path) -> list[str]:
-    """The file itself, or all files in a folder, by name; hidden ones are not data."""
+def files_in(paths: Iterable[str | Path]) -> list[str]:
+    """The files themselves, and all in each folder, by name; hidden ones are not data."""
+    return [file for path in paths for file in files_at(path)]
+
+
+def files_at(path: str | Path) -> list[str]:
     if str(path) == STDIN:
         return [STDIN]
     path = Path(path)

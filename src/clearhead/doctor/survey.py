@@ -166,7 +166,7 @@ def script_of(text: str) -> int:
 
 def kind_of(paths: Sequence[str]) -> Kind:
     """Pairs, labelled texts, conversations or running text, as the files look."""
-    files = [file for path in paths for file in files_in(path)]
+    files = files_in(paths)
     form = format_of(files[0])
     if form == "text":
         n_endings = len({Path(file.removesuffix(".gz")).suffix for file in files})
