@@ -90,7 +90,7 @@ class Chatbot(User):
     ability = "chat"
     remedy = "clearhead train FILES --task chat --into RUN"
 
-    def prepare(self) -> None:
+    def _prepare(self) -> None:
         self.flat = laid_out(self.model)
         self.reads_question = self.config.model.family == "encoder-decoder"
         self.limit = self.limit_of(self.config.data.max_length, n_marks=2)

@@ -60,7 +60,7 @@ class Classifier(User):
     ability = "classify"
     remedy = "clearhead train TABLE --task classification --into RUN"
 
-    def prepare(self) -> None:
+    def _prepare(self) -> None:
         self.labels = self.config.labels.names
         n_marks = len(self.tokenizer.reading(()))
         self.limit = self.limit_of(self.config.data.max_length, n_marks)

@@ -21,7 +21,7 @@ class Encoder(User):
     ability = "embed"
     remedy = "clearhead pretrain FILES --objective masked --into RUN"
 
-    def prepare(self) -> None:
+    def _prepare(self) -> None:
         n_marks = len(self.source.reading(()))
         self.limit = self.limit_of(self.config.data.max_length, n_marks)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from string import ascii_lowercase
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -119,7 +119,7 @@ def evaluate_translations(
     begin = time.perf_counter()
     found = all_translations(translator, [pair.source for pair in examples], decode, n_workers)
     seconds = time.perf_counter() - begin
-    texts = [one.text.replace("\n", " ") for one in found]
+    texts = [*map(one_line, found)]
     references = [pair.target for pair in examples]
     scores = [score(texts, references) for score in (metrics.bleu, metrics.chrf, metrics.ter)]
     n_tokens = sum(len(one.tokens) + 1 for one in found)
@@ -128,11 +128,7 @@ def evaluate_translations(
         f"{len(found):,} sentences in {seconds:.1f} s: {len(found) / seconds:,.0f} sentences/s, "
         f"{n_tokens / seconds:,.0f} tokens/s; guard hits: {n_hits}"
     )
-    chrfs = metrics.sentence_chrf(texts, references)
-    judged = [
-        Judged(pair=pair, text=text, chrf=chrf, confidence=confidence(one))
-        for pair, text, chrf, one in zip(examples, texts, chrfs, found, strict=True)
-    ]
+    judged = [*map(Judged.of, examples, found, metrics.sentence_chrf(texts, references))]
     lengths, sureness = scores_by_length(judged), scores_by_confidence(judged)
     worst = sorted(judged, key=lambda one: one.chrf)[:n_worst]
     parts = [*map(str, scores), speed, "", *lengths_table(lengths), "", *sureness_table(sureness)]
@@ -176,6 +172,11 @@ class Judged:
     chrf: float
     confidence: float
 
+    @classmethod
+    def of(cls, pair: Pair, translation: Translation, chrf: float) -> Self:
+        text = one_line(translation)
+        return cls(pair=pair, text=text, chrf=chrf, confidence=confidence(translation))
+
     def values(self) -> dict[str, Any]:
         sides = {"source": self.pair.source, "reference": self.pair.target, "output": self.text}
         return {**sides, "chrF2": self.chrf, "confidence": self.confidence}
@@ -188,6 +189,10 @@ class Judged:
             f"  reference  {self.pair.target}",
             f"  output     {self.text}",
         ]
+
+
+def one_line(translation: Translation) -> str:
+    return translation.text.replace("\n", " ")
 
 
 def confidence(translation: Translation) -> float:

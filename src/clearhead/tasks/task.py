@@ -176,9 +176,9 @@ class User(ABC):
         self.words: Words | None = None
         """The words that it has seen in training, where the run knows them."""
         self.searching: Searching = ALONE
-        self.prepare()
+        self._prepare()
 
-    def prepare(self) -> None:  # noqa: B027  # most need something, not all
+    def _prepare(self) -> None:  # noqa: B027  # most need something, not all
         """Lay out what follows from the model and its settings and is needed again and again."""
 
     def by(self, searching: Searching) -> Self:

@@ -63,7 +63,7 @@ class Writer(User):
     ability = "write"
     remedy = "clearhead train FILES --task writing --into RUN"
 
-    def prepare(self) -> None:
+    def _prepare(self) -> None:
         self.flat = laid_out(self.model)
         self.window = self.limit_of(self.config.data.window, n_marks=0)
 
