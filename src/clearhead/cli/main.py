@@ -14,9 +14,8 @@ import typer
 from clearhead import __version__
 from clearhead.cli.chat import chat, write
 from clearhead.cli.doctor import doctor
-from clearhead.cli.evaluate import compare, evaluate
+from clearhead.cli.evaluate import compare, evaluate, lab
 from clearhead.cli.exchange import export, import_
-from clearhead.cli.lab import lab
 from clearhead.cli.look import look
 from clearhead.cli.runs import average, info, rm, runs, verify
 from clearhead.cli.serve import serve
