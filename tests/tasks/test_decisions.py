@@ -10,7 +10,7 @@ from any_settings import FIELDS, values
 from clearhead.config import PRESETS, Config, Given, Mark, ModelConfig, layered, mark
 from clearhead.errors import ConfigError
 from clearhead.tasks import TASKS
-from clearhead.tasks.task import DEFAULTS, decide
+from clearhead.tasks.task import DEFAULTS, FINE_TUNING, decide
 from clearhead.training.plan import planned
 
 N_TOKENS = 400_000
@@ -125,6 +125,15 @@ def test_small_models_are_pre_norm_and_the_papers_bring_post_norm_and_their_rate
         found = resolved(task, {"size": size}, budget)
         assert (found["model.norm"], found["model.init"]) == ("post", "xavier")
         assert (found["train.optimizer"], found["train.learning_rate"] < 1e-3) == ("adam", True)
+
+
+@pytest.mark.parametrize(("width", "share"), [(64, 1), (128, 1), (256, 1 / 2), (512, 1 / 4)])
+@pytest.mark.parametrize("task", TASKS)
+def test_wider_models_are_fine_tuned_with_smaller_steps(task, width, share):
+    inherited = {"model": {"d_model": width}}
+    for name, rate in FINE_TUNING["train"].items():
+        assert decide(task, {}, inherited)["train"][name] == share * rate
+        assert decide(task, {"train": {name: 0.5}}, inherited)["train"][name] == 0.5
 
 
 def test_an_ablation_changes_one_thing():

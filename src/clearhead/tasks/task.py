@@ -64,6 +64,8 @@ FINE_TUNING: Given = {
 }
 """Whatever the task, for weights that another run has learned: smaller steps, and the encoder
 alone, whose layout other programs know."""
+FINE_WIDTH = 128
+"""How wide a model these steps suit; in a wider one each output sums more of them."""
 
 
 def decide(task: str, given: Given, inherited: Given | None = None) -> Given:
@@ -74,8 +76,15 @@ def decide(task: str, given: Given, inherited: Given | None = None) -> Given:
     """
     said = spelled_out(given)
     size = PRESETS[given["size"]] if "size" in given else {}
-    beginnings = () if inherited is None else (inherited, FINE_TUNING)
+    beginnings = () if inherited is None else (inherited, fine_tuning(inherited))
     return layered(DEFAULTS.get(task, {}), size, *beginnings, said, {"task": task})
+
+
+def fine_tuning(inherited: Given) -> Given:
+    """The settings to go on with; learning rates fall with the width, as docs/LOG.md says why."""
+    share = min(1.0, FINE_WIDTH / inherited.get("model", {}).get("d_model", FINE_WIDTH))
+    rates = {name: share * rate for name, rate in FINE_TUNING["train"].items()}
+    return layered(FINE_TUNING, {"train": rates})
 
 
 class Task(ABC):
