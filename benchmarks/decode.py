@@ -4,7 +4,8 @@
 
 Prints Markdown tables: the share of outputs that equal CTranslate2's, throughput, latency of one sentence, start-up,
 memory, and the speed of `clearhead translate` on a long file. Weights are random unless a run is given, so every output
-is forced to one length; a run is measured at its natural lengths as well.
+is forced to one length; a run is measured at its natural lengths as well. "backend" is text to text: clearhead with
+CTranslate2 as its engine beside a script that uses CTranslate2 and the same tokenizer as well as it can.
 """
 
 import argparse
@@ -30,14 +31,15 @@ import torch
 
 from clearhead import metrics
 from clearhead.config import Config, DecodeConfig, ModelConfig, TokenizerConfig
-from clearhead.decode import ALONE, FlatTransformer, Searching, WithBackend, decode, laid_out
+from clearhead.decode import FlatTransformer, WithBackend, decode, laid_out
+from clearhead.exchange.ct2 import Precision
 from clearhead.exchange.engine import ctranslate2_for
 from clearhead.folder import RunFolder
+from clearhead.machine import keep_freed_memory, processor
 from clearhead.model import Transformer, build
 from clearhead.tasks import Translator
-from clearhead.tasks.runs import begin
 from clearhead.tasks.translation import ended
-from clearhead.text import Tokenizer
+from clearhead.text import END, Tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data" / "multi30k"
@@ -48,7 +50,16 @@ PAUSE = 0.3
 """Seconds before each measurement, in which the threads of the engine before it fall asleep."""
 
 
-PARTS = ["agreement", "throughput", "latency", "rounding", "start-up", "files"]
+PARTS = [
+    "agreement",
+    "throughput",
+    "latency",
+    "backend",
+    "rounding",
+    "start-up",
+    "files",
+    "backend-files",
+]
 
 Sources = dict[str, list[list[int]]]
 """The sentences as each model reads them."""
@@ -79,10 +90,6 @@ THROUGHPUT = {
     "CTranslate2 fp32, 1 × 2": Job("ct2", "", 1, batch=64),
     "CTranslate2 fp32, 2 × 1": Job("ct2", "", 1, workers=2, threads=1, batch=64),
     "HF generate, 1 × 2": Job("hf", "", 1, batch=64),
-    "clearhead by CTranslate2 fp32, 2 × 1": Job("backend", "", 1, workers=2, threads=1),
-    "clearhead by CTranslate2 int8, 2 × 1": Job(
-        "backend", "", 1, workers=2, threads=1, precision="int8"
-    ),
     "clearhead int8, 2 × 1": Job("clearhead", "", 1, workers=2, threads=1, precision="int8"),
     "CTranslate2 int8, 2 × 1": Job("ct2", "", 1, workers=2, threads=1, precision="int8", batch=64),
 }
@@ -91,15 +98,28 @@ LATENCY = {
     "CTranslate2 fp32": Job("ct2", "", 1, threads=1, batch=1),
     "HF generate": Job("hf", "", 1, threads=1, batch=1),
     "CTranslate2 int8": Job("ct2", "", 1, threads=1, batch=1, precision="int8"),
-    "clearhead by CTranslate2 fp32": Job("backend", "", 1, threads=1, batch=1),
-    "clearhead by CTranslate2 int8": Job("backend", "", 1, threads=1, batch=1, precision="int8"),
 }
+BOTH = Job("", "", 1, workers=2, threads=1, batch=64, length=None)
+TEXT_TO_TEXT = {
+    f"{engine} {short}{how}": replace(job, precision=precision)
+    for precision, short in (("float32", "fp32"), ("int8", "int8"))
+    for engine, how, job in (
+        ("clearhead by CTranslate2", "", replace(BOTH, engine="backend")),
+        ("a script with CTranslate2", ", two processes", replace(BOTH, engine="script")),
+        ("a script with CTranslate2", ", inter_threads=2", replace(BOTH, engine="threaded")),
+        ("CTranslate2", ", ids to ids", replace(BOTH, engine="ct2")),
+    )
+}
+"""Text in, text out, on both processors; the last of each precision has no text to deal with."""
 RATIOS = [
     ("clearhead fp32", "CTranslate2 fp32"),
     ("clearhead fp32", "HF generate"),
     ("clearhead int8", "CTranslate2 int8"),
-    ("clearhead by CTranslate2 fp32", "CTranslate2 fp32"),
-    ("clearhead by CTranslate2 int8", "CTranslate2 int8"),
+    *(
+        (f"clearhead by CTranslate2 {precision}", f"{peer} {precision}")
+        for precision in ("fp32", "int8")
+        for peer in ("a script with CTranslate2", "CTranslate2")
+    ),
 ]
 
 
@@ -133,19 +153,48 @@ def random_model(config: ModelConfig) -> Transformer:
     return model
 
 
-def write_models(folder: Path, run: str | None, sizes: list[str], train: list[str]) -> Tokenizer:
-    """A run folder for each size and for the given run, and the same weights as the peers read them."""
+def ending(config: ModelConfig, sources: list[list[int]]) -> Transformer:
+    """A random model whose outputs end by themselves, after about as many tokens as `LENGTH`.
+
+    The end token's bias is found by trying.
+    """
+    model = random_model(config.but(logit_bias=True))
+    assert model.head.bias is not None
+    options = DecodeConfig(beam=1, guard=False, max_extra=10)
+    low, high = 0.0, 64.0
+    for _ in range(12):
+        with torch.no_grad():
+            model.head.bias[END] = (low + high) / 2
+        found = decode(model, sources, options, scored=False)
+        is_longer = statistics.mean(len(best.ids) for best, *_ in found) >= LENGTH
+        low, high = ((low + high) / 2, high) if is_longer else (low, (low + high) / 2)
+    return model
+
+
+def write_models(
+    folder: Path, run: str | None, names: list[str], train: list[str], test: list[str]
+) -> Tokenizer:
+    """A run folder for each size and for the given run, and the same weights as the peers read them.
+
+    The outputs of "SIZE, ending" end by themselves.
+    """
     tokenizer = Tokenizer.learn(train, TokenizerConfig(vocab_size=8_000))
-    for size in sizes:
+    for name in names:
+        size, _, ends = name.partition(", ")
         config = ModelConfig.preset(
             size, vocab_size=tokenizer.vocab_size, tie="none"
         )  # tied, it would repeat itself
-        made = RunFolder.create(folder / size, Config(model=config), tokenizer)
-        made.write_weights(random_model(config).state_dict())
+        texts = ended(tokenizer, test[:64])
+        model = ending(config, texts) if ends else random_model(config)
+        made = RunFolder.create(folder / name, Config(model=model.config), tokenizer)
+        made.write_weights(model.state_dict())
     if run:
         (folder / "run").symlink_to(Path(run).resolve())
-    for name in [*sizes, *(["run"] if run else [])]:
+    for name in [*names, *(["run"] if run else [])]:
         model = RunFolder.open(folder / name).model()
+        (folder / f"{name}.tokenizer.json").write_text(
+            RunFolder.open(folder / name).tokenizers()[0].json
+        )
         tables = {
             f"{side}.positions.table": getattr(model, side).positions.table
             for side in ("encoder", "decoder")
@@ -161,19 +210,26 @@ def write_models(folder: Path, run: str | None, sizes: list[str], train: list[st
 class Clearhead:
     """Our engine: in this process, or in worker processes that share the sentences."""
 
-    def __init__(self, folder: Path, sources: Sources, pool: Pool) -> None:
-        self.folder, self.sources, self.pool = folder, sources, pool
+    def __init__(self, folder: Path, texts: list[str], sources: Sources, pool: Pool) -> None:
+        self.folder, self.texts, self.sources, self.pool = folder, texts, sources, pool
 
     def __call__(self, job: Job) -> dict[str, Any]:
         sources = self.sources[job.model][: job.n_sentences]
-        if job.engine == "backend" or job.workers == 1:
-            torch.set_num_threads(job.threads)
-            model = loaded(self.folder / job.model, job.precision == "int8")
-            is_other, int8 = job.engine == "backend", job.precision == "int8"
-            path = self.folder / job.model
-            searching = backend(path, job.workers, int8) if is_other else ALONE
+        path, int8 = self.folder / job.model, job.precision == "int8"
+        if job.engine == "backend":
+            translator, texts = by_ctranslate2(path, job.workers, int8), self.texts
+            asked = [texts] if job.batch > 1 else [[text] for text in texts[: job.n_sentences]]
+            # Random weights repeat themselves, and would be decoded again.
+            options = {"beam": job.beam, "scored": False, "guard": job.model == "run"}
             begin = time.perf_counter()
-            outputs = decoded(model, sources, job, searching)
+            for some in asked:
+                translator.translate(some[: job.n_sentences], **options)
+            return {"seconds": time.perf_counter() - begin, "outputs": None}
+        if job.workers == 1:
+            torch.set_num_threads(job.threads)
+            model = loaded(path, int8)
+            begin = time.perf_counter()
+            outputs = decoded(model, sources, job)
             return {"seconds": time.perf_counter() - begin, "outputs": outputs}
         ordered = sorted(sources, key=len)
         shares = [
@@ -184,36 +240,25 @@ class Clearhead:
         return {"seconds": time.perf_counter() - begin, "outputs": None}
 
 
-def decoded(
-    model: FlatTransformer, sources: list[list[int]], job: Job, searching: Searching = ALONE
-) -> list[list[int]]:
+def decoded(model: FlatTransformer, sources: list[list[int]], job: Job) -> list[list[int]]:
     options = DecodeConfig(beam=job.beam, batch_size=job.batch, **(FORCED if job.length else {}))
     if job.outputs:  # compared with an engine that has no guard and blocks nothing
         return [
             list(best.ids)
             for best, *_ in decode(model, sources, options.but(guard=False), blocked=())
         ]
-    n_each = 1 if job.batch == 1 else len(sources)  # a backend forms batches of its own
-    found = [
-        best
-        for start in range(0, len(sources), n_each)
-        for best, *_ in decode(
-            model,
-            sources[start : start + n_each],
-            options,
-            searching=searching,
-            scored=False,  # as CTranslate2 does, unless it is asked
-        )
-    ]
-    return [list(best.ids) for best in found]
+    # Without scores, as CTranslate2 does, unless it is asked.
+    return [list(best.ids) for best, *_ in decode(model, sources, options, scored=False)]
 
 
 @cache
-def backend(path: Path, n_workers: int, int8: bool) -> WithBackend:
+def by_ctranslate2(path: Path, n_workers: int, int8: bool) -> Translator:
     """CTranslate2's processes behind our own entries, with our guard, order and rules."""
-    precision = "int8" if int8 else "float32"
-    model = RunFolder.open(path).model()
-    return WithBackend(ctranslate2_for(path, model, n_workers=n_workers, precision=precision))
+    translator = Translator.load(path)
+    precision: Precision = "int8" if int8 else "float32"
+    backend = ctranslate2_for(path, translator.model, n_workers=n_workers, precision=precision)
+    translator.searching = WithBackend(backend)
+    return translator
 
 
 @cache
@@ -224,6 +269,11 @@ def loaded(path: Path, int8: bool) -> FlatTransformer:
 
 def in_worker(path: Path, sources: list[list[int]], job: Job) -> None:
     decoded(loaded(path, job.precision == "int8"), sources, job)
+
+
+def begin_alone() -> None:
+    torch.set_num_threads(1)
+    keep_freed_memory()
 
 
 class Peers:
@@ -250,11 +300,11 @@ class Peers:
 
 @contextmanager
 def engines(
-    folder: Path, python: Path, sources: Sources
+    folder: Path, python: Path, texts: list[str], sources: Sources
 ) -> Iterator[tuple[Measure, dict[str, str]]]:
     """How to measure a job on any engine, and the versions of the peers."""
-    with multiprocessing.get_context("spawn").Pool(2, begin) as pool:
-        ours, peers = Clearhead(folder, sources, pool), Peers(python, folder)
+    with multiprocessing.get_context("spawn").Pool(2, begin_alone) as pool:
+        ours, peers = Clearhead(folder, texts, sources, pool), Peers(python, folder)
 
         def measure(job: Job) -> dict[str, Any]:
             time.sleep(PAUSE)
@@ -306,6 +356,8 @@ def table(
         print(f"| {row} | {' | '.join(cells)} |")
     for engine, peer in RATIOS:
         cells = [ratio(column, engine, peer, better) for column in columns.values()]
+        if {*cells} == {"–"}:
+            continue
         print(f"| {engine} ÷ {peer} | {' | '.join(cells)} |", flush=True)
 
 
@@ -373,9 +425,8 @@ def throughput(
                     length=LENGTH if forced else None,
                 )
                 for engine, job in THROUGHPUT.items()
-                # A backend has no least length; the weights of "hf" are not ours, so it would not
-                # stop where we do.
-                if job.engine != ("backend" if forced else "hf")
+                # The weights of "hf" are not ours, so it would not stop where we do.
+                if forced or job.engine != "hf"
             }
             found = interleaved(measure, jobs, repeats)
             columns[f"{model} {name}"] = {
@@ -402,13 +453,41 @@ def latency(measure: Measure, models: list[str], n_sentences: int, repeats: int)
                     length=None if model == "run" else LENGTH,
                 )
                 for engine, job in LATENCY.items()
-                if job.engine != ("hf" if model == "run" else "backend")
+                if job.engine != "hf" or model != "run"
             }
             found = interleaved(measure, jobs, repeats)
             columns[f"{model} {name}"] = {
                 row: [1e3 * each / n_sentences for each in found[row]] for row in found
             }
     table("ms per sentence, batch 1, one thread", columns, "{:.1f}".format, min)
+
+
+def backend(measure: Measure, models: list[str], n_sentences: int, repeats: int) -> None:
+    """Text to text at natural lengths: many sentences with both processors, and one with one."""
+    for title, n, is_alone in (
+        ("sentences/s, text to text, natural lengths", n_sentences, False),
+        ("ms per sentence, one after the other, one thread", min(50, n_sentences), True),
+    ):
+        columns = {}
+        for model in models:
+            for name, beam in (("greedy", 1), ("beam 4", 4)):
+                jobs = {
+                    engine: replace(
+                        job,
+                        model=model,
+                        beam=beam,
+                        n_sentences=n,
+                        **({"batch": 1, "workers": 1} if is_alone else {}),
+                    )
+                    for engine, job in TEXT_TO_TEXT.items()
+                    if not (is_alone and job.engine == "script")  # the same, in another process
+                }
+                found = interleaved(measure, jobs, repeats)
+                columns[f"{model} {name}"] = {
+                    row: [1e3 * each / n if is_alone else n / each for each in found[row]]
+                    for row in found
+                }
+        table(title, columns, ("{:.2f}" if is_alone else "{:,.0f}").format, [max, min][is_alone])
 
 
 def timed(command: list[str | Path]) -> tuple[float, float]:
@@ -472,25 +551,28 @@ def files(folder: Path, measure: Measure, model: str, texts: list[str], n_lines:
     print(f"\nPeak memory of base, {len(texts):,} lines, beam 5: {memory:.2f} GB", flush=True)
 
 
-def backend_files(folder: Path, measure: Measure, texts: list[str], n_lines: int) -> None:
-    """`clearhead translate --engine ctranslate2` on a long file, text to text and from a cold start, beside CTranslate2
-    alone on the tokens of its sentences.
+def backend_files(
+    folder: Path, python: Path, model: str, texts: list[str], n_lines: int, repeats: int
+) -> None:
+    """A long file through `clearhead translate --engine ctranslate2` and through a script with CTranslate2 in two
+    processes, text to text, both from a cold start.
     """
-    lines = "".join(f"{texts[i % len(texts)]}\n" for i in range(n_lines))
-    (folder / "lines.txt").write_text(lines)
     print(
-        f"\n| run greedy, {n_lines:,} lines | lines/s | CTranslate2 alone | ratio |\n|---|---|---|---|"
+        f"\n| lines/s, {model} greedy, {n_lines:,} lines | clearhead | a script | ratio |\n|---|---|---|---|"
     )
     for precision, options in (("float32", []), ("int8", ["--int8"])):
-        job = Job("ct2", "run", 1, workers=2, threads=1, precision=precision, batch=64)
-        job = replace(job, n_sentences=len(texts), length=None)
-        command = [sys.executable, "-m", "clearhead", "translate", folder / "run", "--beam=1"]
-        command += ["--engine=ctranslate2", "--input", folder / "lines.txt", *options]
-        alone = interleaved(measure, {precision: job}, 2)[precision]
-        seconds, _ = timed([*command, "--output", folder / "out.txt"])
-        alone += interleaved(measure, {precision: job}, 2)[precision]
-        ours, theirs = n_lines / seconds, len(texts) / statistics.median(alone)
-        print(f"| {precision} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.2f} |", flush=True)
+        given, ours_to, theirs_to = (folder / f"{name}.txt" for name in ("lines", "ours", "theirs"))
+        ours = [sys.executable, "-m", "clearhead", "translate", folder / model, "--beam=1"]
+        ours += ["--engine=ctranslate2", "--input", given, "--output", ours_to, *options]
+        theirs = [python, ROOT / "benchmarks" / "peers.py", folder, model, precision]
+        theirs += [given, theirs_to]
+        seconds = []
+        for n in (len(texts), *[n_lines] * repeats):  # the first time, both write the model
+            given.write_text("".join(f"{texts[i % len(texts)]}\n" for i in range(n)))
+            seconds.append((timed(ours)[0], timed(theirs)[0]))
+        speeds = [n_lines / statistics.median(each) for each in zip(*seconds[1:], strict=True)]
+        ratio = statistics.median(theirs / ours for ours, theirs in seconds[1:])
+        print(f"| {precision} | {speeds[0]:,.0f} | {speeds[1]:,.0f} | {ratio:.2f} |", flush=True)
 
 
 def rounding(run: str, texts: list[str]) -> None:
@@ -531,17 +613,23 @@ def main() -> None:
     n_sentences = len(texts)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        tokenizer = write_models(folder, options.run, ["tiny", "small", "base"], train)
+        natural = [f"{size}, ending" for size in options.sizes if "backend" in wanted]
+        names = [
+            *(["tiny", "small", "base"] if {*wanted} - {"backend", "backend-files"} else []),
+            *natural,
+        ]
+        tokenizer = write_models(folder, options.run, names, train, test)
         ids = ended(tokenizer, texts)
-        sources = dict.fromkeys(["tiny", "small", "base"], ids)
+        sources = dict.fromkeys(names, ids)
         if options.run:
             sources["run"] = ended(RunFolder.open(options.run).tokenizers()[0], texts)
         (folder / "sources.json").write_text(json.dumps(sources))
-        with engines(folder, options.peers, sources) as (measure, versions):
+        (folder / "texts.json").write_text(json.dumps(texts))
+        with engines(folder, options.peers, texts, sources) as (measure, versions):
             known = ", ".join(f"{name} {version}" for name, version in versions.items())
             length = statistics.mean(map(len, ids))
             print(
-                f"{n_sentences:,} sentences of {length:.1f} tokens; torch {torch.__version__}, {known}."
+                f"{n_sentences:,} sentences of {length:.1f} tokens; {processor()}; torch {torch.__version__}, {known}."
             )
             if "agreement" in wanted:
                 agreement(measure, ["tiny", "small", "base", *trained], min(200, n_sentences))
@@ -551,14 +639,16 @@ def main() -> None:
                 throughput(measure, trained, n_sentences, options.repeats, forced=False)
             if "latency" in wanted:
                 latency(measure, ["tiny", "small", *trained], min(50, n_sentences), options.repeats)
+            if "backend" in wanted:
+                backend(measure, [*trained, *natural], n_sentences, options.repeats)
             if "rounding" in wanted and options.run and DATA.exists():
                 rounding(options.run, texts)
             if "start-up" in wanted:
                 start_up(folder, options.repeats)
             if "files" in wanted:
                 files(folder, measure, "small", texts, options.lines)
-            if "files" in wanted and trained:
-                backend_files(folder, measure, texts, options.lines)
+            if "backend-files" in wanted and trained:
+                backend_files(folder, options.peers, "run", texts, options.lines, 1)
 
 
 if __name__ == "__main__":
