@@ -490,14 +490,14 @@ def backend(measure: Measure, models: list[str], n_sentences: int, repeats: int)
         table(title, columns, ("{:.2f}" if is_alone else "{:,.0f}").format, [max, min][is_alone])
 
 
-def timed(command: list[str | Path]) -> tuple[float, float]:
-    """Seconds that a command takes and GB that it needs at most."""
+def timed(command: list[str | Path]) -> tuple[float, float, float]:
+    """Seconds that a command takes, GB that it needs at most, and processor time, its children's included."""
     begin = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - begin
     assert status == 0, f"{command} failed"
-    return seconds, usage.ru_maxrss / 1e6
+    return seconds, usage.ru_maxrss / 1e6, usage.ru_utime + usage.ru_stime
 
 
 def translate_command(run: Path, *arguments: str | Path, beam: int = 1) -> list[str | Path]:
@@ -547,7 +547,9 @@ def files(folder: Path, measure: Measure, model: str, texts: list[str], n_lines:
     print(f"| clearhead translate, {n_lines:,} lines | {speeds[0]:,.0f} | {whole[1]:.2f} |")
     print(f"| decode() | {speeds[1]:,.0f} | |\n| ratio | {speeds[0] / speeds[1]:.2f} | |")
     (folder / "lines.txt").write_text("".join(f"{line}\n" for line in texts))
-    _, memory = timed(translate_command(folder / "base", "--input", folder / "lines.txt", beam=5))
+    _, memory, _ = timed(
+        translate_command(folder / "base", "--input", folder / "lines.txt", beam=5)
+    )
     print(f"\nPeak memory of base, {len(texts):,} lines, beam 5: {memory:.2f} GB", flush=True)
 
 
@@ -558,7 +560,8 @@ def backend_files(
     processes, text to text, both from a cold start.
     """
     print(
-        f"\n| lines/s, {model} greedy, {n_lines:,} lines | clearhead | a script | ratio |\n|---|---|---|---|"
+        f"\n| {model} greedy, {n_lines:,} lines | lines/s | a script's | ratio | the same by processor time |"
+        "\n|---|---|---|---|---|"
     )
     for precision, options in (("float32", []), ("int8", ["--int8"])):
         given, ours_to, theirs_to = (folder / f"{name}.txt" for name in ("lines", "ours", "theirs"))
@@ -566,13 +569,22 @@ def backend_files(
         ours += ["--engine=ctranslate2", "--input", given, "--output", ours_to, *options]
         theirs = [python, ROOT / "benchmarks" / "peers.py", folder, model, precision]
         theirs += [given, theirs_to]
-        seconds = []
+        rounds = []
         for n in (len(texts), *[n_lines] * repeats):  # the first time, both write the model
             given.write_text("".join(f"{texts[i % len(texts)]}\n" for i in range(n)))
-            seconds.append((timed(ours)[0], timed(theirs)[0]))
-        speeds = [n_lines / statistics.median(each) for each in zip(*seconds[1:], strict=True)]
-        ratio = statistics.median(theirs / ours for ours, theirs in seconds[1:])
-        print(f"| {precision} | {speeds[0]:,.0f} | {speeds[1]:,.0f} | {ratio:.2f} |", flush=True)
+            rounds.append((timed(ours), timed(theirs)))
+        speeds = [
+            n_lines / statistics.median(each[0] for each in side)
+            for side in zip(*rounds[1:], strict=True)
+        ]
+        ratios = [
+            statistics.median(theirs[place] / ours[place] for ours, theirs in rounds[1:])
+            for place in (0, 2)
+        ]
+        print(
+            f"| {precision} | {speeds[0]:,.0f} | {speeds[1]:,.0f} | {ratios[0]:.2f} | {ratios[1]:.2f} |",
+            flush=True,
+        )
 
 
 def rounding(run: str, texts: list[str]) -> None:
