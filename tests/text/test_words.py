@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.text.words import WORD, WordsSeen, told_of_new_words
+from clearhead.text.words import WORD, WordsSeen, share_known, told_of_new_words
 
 
 def seen(*texts: str) -> WordsSeen:
@@ -35,3 +35,13 @@ def test_numbers_signs_and_writing_without_spaces_are_no_words():
 
 def test_a_text_without_words_teaches_none():
     assert len(seen("", "12 …").numbers()) == 0
+
+
+@given(st.lists(st.sampled_from("abcdefgh")), st.lists(st.sampled_from("abcdefghij")))
+def test_new_words_are_those_that_were_not_seen(before, now):
+    known, words = seen(" ".join(before)).numbers(), list(dict.fromkeys(now))
+    new = [word for word in words if word not in before]
+    told = told_of_new_words(" ".join(words), known)
+    assert told.startswith(f"{len(new)} of {len(words)} words" if new else "")
+    assert bool(told) == bool(new)
+    assert share_known(" ".join(words), known) == (1 - len(new) / len(words) if words else 0)
