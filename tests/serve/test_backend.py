@@ -9,6 +9,8 @@ pytest.importorskip("ctranslate2")
 
 from clearhead import Translator
 from clearhead.cli.serve import backend_for
+from clearhead.errors import ConfigError
+from clearhead.serve.models import Shelf
 from tests.exchange.sharp import sharp_run
 from tests.serve.conftest import serving
 
@@ -23,7 +25,7 @@ def run(tmp_path_factory):
 @pytest.fixture(scope="module")
 def served(run):
     def found(path, user):
-        return backend_for(path, user, engine="auto", n_servers=1)
+        return backend_for(path, user, n_workers=1)
 
     with serving(run, backend_for=found) as server:
         yield server
@@ -76,3 +78,14 @@ def test_a_process_that_dies_is_replaced_and_nobody_notices(served):
     again = [served.post("/api/translate", text=TEXTS[0]) for _ in range(2)]
     assert [each.json()["text"] for each in again] == [before["text"]] * 2
     assert backend_of(served).workers, "a new one has begun"
+
+
+def test_the_memory_budget_counts_the_other_engine_s_processes(run):
+    (alone,) = Shelf([run]).runs.values()
+    (beside,) = Shelf([run], n_decoders=2).runs.values()
+    assert beside.bytes >= alone.bytes + 2 * (run / "weights.safetensors").stat().st_size
+    with pytest.raises(ConfigError, match="budget"):
+        Shelf([run], memory=beside.bytes - 1, n_decoders=2)
+    refused = Shelf([run], n_decoders=2)  # without a good certificate our own engine decodes all
+    with refused.using(refused.runs["en-de"]):
+        assert refused.runs["en-de"].bytes == alone.bytes

@@ -64,7 +64,7 @@ def test_fifty_clients_that_leave_free_their_places(served, stream):
         for each in held:
             each.close()
         n_steps = pool.n_steps
-        wait_until(lambda: not pool.groups and not pool.waiting and served.work.n_taken == 0, 2)
+        wait_until(lambda: not pool.n_inside and not pool.waiting and served.work.n_taken == 0, 2)
         assert round_ or pool.n_steps - n_steps < 400  # and not the 20,000 of ten whole texts
 
 
@@ -77,7 +77,7 @@ def test_a_client_that_leaves_while_it_waits_is_forgotten(served):
     wait_until(lambda: len(pool.waiting) > 5 or pool.n_inside > 50)
     for each in held:
         each.close()
-    wait_until(lambda: not pool.groups and not pool.waiting and served.work.n_taken == 0)
+    wait_until(lambda: not pool.n_inside and not pool.waiting and served.work.n_taken == 0)
 
 
 def test_a_request_ends_at_its_deadline(runs):

@@ -42,11 +42,12 @@ ways = st.fixed_dictionaries(
 
 @pytest.fixture(scope="module")
 def pool():
-    found = Pool("test")
+    found = Pool("test", n_threads=2)
     yield found
     found.close()
-    found.thread.join(5)
-    assert not found.thread.is_alive()
+    for thread in found.threads:
+        thread.join(5)
+        assert not thread.is_alive()
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +128,7 @@ def test_who_leaves_is_out_before_the_second_step(pool, users):
     with pytest.raises(RequestError, match="client has left"):
         list(pieces)
     n_steps = pool.n_steps
-    wait_until(lambda: not pool.groups)
+    wait_until(lambda: not pool.n_inside)
     assert pool.n_steps - n_steps <= 2
 
 
@@ -136,7 +137,7 @@ def test_a_deadline_ends_a_job_inside_and_one_that_waits(pool, users):
         with pytest.raises(RequestError, match="too long") as found:
             users["bard"].by(Ticket(pool, seconds)).write("the cat", max_length=2_000)
         assert found.value.status == 504
-    wait_until(lambda: not pool.groups and not pool.waiting)
+    wait_until(lambda: not pool.n_inside and not pool.waiting)
 
 
 def test_a_step_that_fails_hurts_its_group_alone(users, monkeypatch):

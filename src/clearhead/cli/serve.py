@@ -56,7 +56,7 @@ class ServeOptions:
     ] = False
     workers: Annotated[int, typer.Option(min=1, max=256, help="Processes.")] = 1
 
-    def settings(self, runs: list[Path]) -> "ServerSettings":
+    def settings(self, runs: list[Path], n_decoders: int) -> "ServerSettings":
         from clearhead.serve.settings import ServerSettings, hash_of
 
         return ServerSettings(
@@ -70,6 +70,7 @@ class ServeOptions:
             memory=int(self.memory * 1e9),
             lazy=self.lazy,
             workers=self.workers,
+            n_decoders=n_decoders,
         )
 
 
@@ -97,7 +98,8 @@ def serve(
                 f"Serving needs {error.name}, which is not installed.",
                 "Install it with: pip install 'clearhead[serve]'",
             ) from None
-        settings = asked.settings(runs)
+        n_decoders = decoders(engine, asked.workers)
+        settings = asked.settings(runs, n_decoders)
         listening = listening_socket(settings)
     if not quiet:
         logging.basicConfig(stream=sys.stderr, format="%(message)s")
@@ -105,17 +107,24 @@ def serve(
     url = f"http://{asked.host}:{listening.getsockname()[1]}"
     options.tell(f"{', '.join(run.name for run in runs)}: {url}  (stop with Ctrl-C)")
     os.environ.pop("CLEARHEAD_API_KEY", None)
-    run_server(settings, listening, partial(backend_for, engine=engine, n_servers=asked.workers))
+    run_server(settings, listening, partial(backend_for, n_workers=n_decoders))
 
 
-def backend_for(path: Path, user: "User", *, engine: str, n_servers: int) -> "Backend | None":
-    """CTranslate2, if it is wanted, installed and certified; a processor is left for requests."""
+def decoders(engine: str, n_servers: int) -> int:
+    """Processes of CTranslate2 for a translator, if it is wanted and installed."""
     if engine == "own" or (engine == "auto" and find_spec("ctranslate2") is None):
-        return None
-    from clearhead.exchange.engine import ctranslate2_for
+        return 0
     from clearhead.machine import n_processors
 
-    n_workers = max(1, n_processors() // n_servers - 1)
+    return max(1, n_processors() // n_servers - 1)  # a processor is left for requests
+
+
+def backend_for(path: Path, user: "User", *, n_workers: int) -> "Backend | None":
+    """CTranslate2 in so many processes, if its certificate is good."""
+    if not n_workers:
+        return None
+    from clearhead.exchange.engine import ctranslate2_for
+
     try:
         return ctranslate2_for(path, user.model, n_workers=n_workers)
     except (ClearheadError, OSError) as error:

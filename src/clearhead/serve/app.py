@@ -96,7 +96,15 @@ def create_app(
     settings: ServerSettings, load: Load = load, backend_for: BackendFor = no_backend
 ) -> Door:
     """The whole application behind its door; `load` opens a run folder, and may be another's."""
-    shelf = Shelf(settings.runs, load, settings.memory, settings.limits.seconds, backend_for)
+    shelf = Shelf(
+        settings.runs,
+        load,
+        settings.memory,
+        settings.limits.seconds,
+        backend_for,
+        settings.workers,
+        settings.n_decoders,
+    )
     work = Work(settings, shelf, Gate(), Meter())
     app = FastAPI(
         title="clearhead",
@@ -140,7 +148,7 @@ def add_health(app: FastAPI, work: Work) -> None:
     async def readyz() -> JSONResponse:
         """Whether it takes requests: models are loaded, their threads live, it is not stopping."""
         runs = work.shelf.runs.values()
-        dead = [run.name for run in runs if run.pool and not run.pool.thread.is_alive()]
+        dead = [run.name for run in runs if run.pool and not run.pool.is_alive]
         is_ready = not (dead or work.gate.draining)
         return JSONResponse({"ready": is_ready, "dead": dead}, 200 if is_ready else 503)
 

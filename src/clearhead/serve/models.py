@@ -8,11 +8,14 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from clearhead.config import Config
 from clearhead.decode import Backend, Searching, WithBackend
 from clearhead.errors import ClearheadError, ConfigError, RequestError, shown
 from clearhead.folder import RunFolder
 from clearhead.folder.run import WEIGHTS
+from clearhead.machine import n_processors
 from clearhead.serve.pool import Handed, Handing, Pool, Ticket, Together
 from clearhead.tasks import Chatbot, Classifier, Encoder, Filler, Translator, User, Writer, load
 from clearhead.tasks.runs import user_of
@@ -36,18 +39,28 @@ ABILITIES: dict[str, tuple[type[User], ...]] = {
     "alternatives": (Translator,),
 }
 """What users can do; everyone can be looked into, and an encoder turns texts into vectors."""
+AHEAD = 2
+"""Batches for a backend: while one is decoded, the answers of the other are written."""
 COPIES = 2.2
 """Memory of a loaded model over its weights: they are laid out once more for decoding."""
+PROCESS = 100_000_000
+"""Memory of a process of another engine, besides the weights."""
 
 
 class ServedRun:
     """A run folder, and its model while it is loaded."""
 
     def __init__(
-        self, path: Path, name: str, load: Load, backend_for: BackendFor = no_backend
+        self,
+        path: Path,
+        name: str,
+        load: Load,
+        backend_for: BackendFor = no_backend,
+        n_servers: int = 1,
+        n_decoders: int = 0,
     ) -> None:
         self.folder, self.name, self.load = RunFolder.open(path), name, load
-        self.backend_for = backend_for
+        self.backend_for, self.n_servers, self.n_decoders = backend_for, n_servers, n_decoders
         self.user: User | None = None
         self.pool: Pool | None = None
         self.backend: Backend | None = None
@@ -75,8 +88,13 @@ class ServedRun:
 
     @property
     def bytes(self) -> int:
+        """Memory that it needs, with the processes that another engine has, or would have."""
         weights = self.folder.path / WEIGHTS
-        return int(COPIES * weights.stat().st_size) if weights.exists() else 0
+        if not weights.exists():
+            return 0
+        has_others = self.backend if self.user else self.kind is Translator
+        size, n_others = weights.stat().st_size, self.n_decoders if has_others else 0
+        return int(COPIES * size + n_others * (PROCESS + size))
 
     @property
     def kind(self) -> type[User] | None:
@@ -86,11 +104,13 @@ class ServedRun:
     def open(self) -> None:
         """Load the model; requests that come meanwhile wait."""
         self.user = self.load(self.folder.path)
-        self.pool = Pool(self.name)
+        # A thread decodes on each processor that torch leaves free.
+        n_threads = n_processors() // (self.n_servers * torch.get_num_threads())
+        self.pool = Pool(self.name, n_threads=max(1, n_threads))
         if isinstance(self.user, Translator):  # others are streamed, token by token
             self.backend = self.backend_for(self.folder.path, self.user)
         if self.backend:
-            self.backend_pool = Pool(self.name, partial(Handed, self.backend))
+            self.backend_pool = Pool(self.name, partial(Handed, self.backend), n_threads=AHEAD)
         if isinstance(self.user, Classifier):
             self.classify = Together(self.user.classify)
         if Encoder.suits(self.user.config):
@@ -139,6 +159,8 @@ class Shelf:
         memory: int = 0,
         seconds: float = 60.0,
         backend_for: BackendFor = no_backend,
+        n_servers: int = 1,
+        n_decoders: int = 0,
     ) -> None:
         names = [Path(path).resolve().name for path in paths]
         if twice := {name for name in names if names.count(name) > 1}:
@@ -147,7 +169,7 @@ class Shelf:
             )
         self.memory, self.seconds, self.lock = memory, seconds, threading.RLock()
         self.runs = {
-            name: ServedRun(Path(path), name, load, backend_for)
+            name: ServedRun(Path(path), name, load, backend_for, n_servers, n_decoders)
             for name, path in zip(names, paths, strict=True)
         }
         for run in self.runs.values():

@@ -1,4 +1,4 @@
-"""The pool: sentences of many callers, decoded together by one thread (continuous batching).
+"""The pool: sentences of many callers, decoded together (continuous batching).
 
 Each caller has a ticket. Its sentences wait until the batch has room for their tokens, come in
 between two steps, and leave when they are done, when their time is over, or when the caller has
@@ -232,20 +232,40 @@ def is_alike(one: Request, other: Request) -> bool:
 
 
 class Pool:
-    """One thread that decodes for all callers of a model, or has a backend do it."""
+    """Threads that decode for all callers of a model, or have a backend do it.
 
-    def __init__(self, name: str = "", group: Callable[[], Group] = Group) -> None:
-        self.new_group = group
+    Each has a batch of its own: while one thread computes, another may choose tokens.
+    """
+
+    def __init__(
+        self, name: str = "", group: Callable[[], Group] = Group, n_threads: int = 1
+    ) -> None:
         self.waiting: deque[Job] = deque()
-        self.groups: dict[tuple[Any, ...], Group] = {}
         self.changed, self.closed = threading.Condition(), False
-        self.n_steps = self.n_tokens = self.n_passed = 0
-        self.thread = threading.Thread(target=self.run, name=f"decode {name}", daemon=True)
-        self.thread.start()
+        self.hands = [Hand(self, group) for _ in range(n_threads)]
+        self.threads = [
+            threading.Thread(target=hand.run, name=f"decode {name}", daemon=True)
+            for hand in self.hands
+        ]
+        for thread in self.threads:
+            thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return all(thread.is_alive() for thread in self.threads)
 
     @property
     def n_inside(self) -> int:
-        return sum(len(group.jobs) for group in self.groups.copy().values())
+        groups = [group for hand in self.hands for group in hand.groups.copy().values()]
+        return sum(len(group.jobs) for group in groups)
+
+    @property
+    def n_steps(self) -> int:
+        return sum(hand.n_steps for hand in self.hands)
+
+    @property
+    def n_tokens(self) -> int:
+        return sum(hand.n_tokens for hand in self.hands)
 
     def add(self, jobs: Sequence[Job]) -> None:
         with self.changed:
@@ -258,14 +278,24 @@ class Pool:
         """Decode what is there, then end."""
         with self.changed:
             self.closed = True
-            self.changed.notify()
+            self.changed.notify_all()
+
+
+class Hand:
+    """One thread of a pool, and the batch that it decodes."""
+
+    def __init__(self, pool: Pool, group: Callable[[], Group]) -> None:
+        self.pool, self.new_group = pool, group
+        self.groups: dict[tuple[Any, ...], Group] = {}
+        self.n_steps = self.n_tokens = self.n_passed = 0
 
     @torch.inference_mode()
     def run(self) -> None:
+        pool = self.pool
         while True:
-            with self.changed:
-                self.changed.wait_for(lambda: self.waiting or self.groups or self.closed)
-                if not (self.waiting or self.groups):
+            with pool.changed:
+                pool.changed.wait_for(lambda: pool.waiting or self.groups or pool.closed)
+                if not (pool.waiting or self.groups):
                     return
                 new = self.admitted()
             for kind, jobs in by_kind(new).items():
@@ -278,22 +308,23 @@ class Pool:
 
     def admitted(self) -> list[Job]:
         """Those whose turn it is, as many as there is room for; those that are over are told so."""
-        for job in [job for job in self.waiting if job.over]:
-            self.waiting.remove(job)
+        waiting = self.pool.waiting
+        for job in [job for job in waiting if job.over]:
+            waiting.remove(job)
             job.inbox.put(job.ticket.refusal())
         inside = [job for group in self.groups.values() for job in group.jobs.values()]
         self.n_passed += 1
-        if len(self.waiting) * FEW < len(inside) and self.n_passed < PATIENCE:
+        if len(waiting) * FEW < len(inside) and self.n_passed < PATIENCE:
             return []
         self.n_passed = 0
         room, new = BATCH_TOKENS - sum(job.cost for job in inside), list[Job]()
-        while self.waiting and (self.waiting[0].cost <= room or not (inside or new)):
-            room -= self.waiting[0].cost
-            new.append(self.waiting.popleft())
+        while waiting and (waiting[0].cost <= room or not (inside or new)):
+            room -= waiting[0].cost
+            new.append(waiting.popleft())
         return new
 
     def guarded(self, kind: tuple[Any, ...], work: Callable[[], None]) -> None:
-        """Do a group's work; if it fails, its callers hear of it, and the pool goes on."""
+        """Do a group's work; if it fails, its callers hear of it, and the others go on."""
         group = self.groups[kind]
         try:
             work()

@@ -51,6 +51,8 @@ class ServerSettings:
     """Bytes for models; 0: no limit."""
     lazy: bool = False
     workers: int = 1
+    n_decoders: int = 0
+    """Processes that another engine starts for each translator."""
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:
