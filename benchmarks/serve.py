@@ -1,7 +1,7 @@
 """The server on this machine: what it adds to the engine, what 32 clients get, and whether memory stays flat.
 
-    script/bench serve --run RUN [--input FILE] [--sentences 200] [--clients 32] [--requests 10000]
-        [--engine own]
+    script/bench serve --run RUN [--input FILE] [--sentences 200] [--clients 32] [--rounds 3]
+        [--requests 10000] [--engine own]
 
 RUN is a translator; FILE holds sentences, one a line (else those of Multi30k's test set). Engine and server are timed
 in turn, sentence by sentence, so that a busy machine slows both; processor time tells what a busy machine hides. Prints
@@ -9,20 +9,26 @@ a Markdown table.
 """
 
 import argparse
-import asyncio
 import gzip
 import itertools
 import json
 import os
 import platform
+import re
+import selectors
+import socket
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+from clearhead.cli.serve import decoders
+from clearhead.decode import WithBackend
+from clearhead.exchange.engine import ctranslate2_for
 from clearhead.machine import n_processors
 from clearhead.tasks import Translator
 
@@ -45,59 +51,82 @@ def server(run: str, engine: str) -> Iterator[tuple[int, int]]:
         process.communicate(timeout=40)
 
 
-class Client:
-    """One connection that stays open; plain sockets, so that the client costs next to nothing."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-
-    async def open(self) -> "Client":
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
-        return self
-
-    async def translate(self, text: str) -> str:
-        body = json.dumps({"text": text}).encode()
-        head = "POST /api/translate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json"
-        self.writer.write(f"{head}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
-        answer = (await self.reader.readuntil(b"\r\n\r\n")).decode().lower()
-        content = await self.reader.readexactly(int(answer.split("content-length: ")[1].split()[0]))
-        assert " 200 " in answer.splitlines()[0], (answer, content)
-        found: str = json.loads(content)["text"]
-        return found
+def prepared(text: str) -> bytes:
+    """A whole request, made before the clock starts."""
+    body = json.dumps({"text": text}).encode()
+    head = "POST /api/translate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json"
+    return f"{head}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
 
 
-async def latencies(
+@dataclass(frozen=True)
+class Asked:
+    """What clients were answered, and what it took."""
+
+    answers: list[bytes]
+    """The bodies, in the order of the requests."""
+    seconds: float
+    client: float
+    """Processor time of the clients themselves: it is missing from the server."""
+
+    @property
+    def rate(self) -> float:
+        return len(self.answers) / self.seconds
+
+
+def ask(port: int, requests: Sequence[bytes], n_clients: int) -> Asked:
+    """Clients on connections that stay open, each asking for the next when it has an answer.
+
+    One thread and plain sockets, so that they take as little as can be from the server.
+    """
+    waiting, answers = iter(enumerate(requests)), [b""] * len(requests)
+    parts: dict[socket.socket, tuple[int, bytes]] = {}
+    begun, own = time.perf_counter(), time.process_time()
+    with selectors.DefaultSelector() as ready:
+        for number, request in itertools.islice(waiting, n_clients):
+            client = socket.create_connection(("127.0.0.1", port))
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            ready.register(client, selectors.EVENT_READ)
+            client.sendall(request)
+            parts[client] = number, b""
+        while parts:
+            for key, _ in ready.select():
+                assert isinstance(key.fileobj, socket.socket), "it was registered above"
+                client = key.fileobj
+                number, before = parts[client]
+                read = before + client.recv(65_536)
+                head, _, body = read.partition(b"\r\n\r\n")
+                n_bytes = re.search(rb"content-length: (\d+)", head)
+                if n_bytes is None or len(body) < int(n_bytes[1]):
+                    parts[client] = number, read
+                    continue
+                assert b" 200 " in head[:20], read
+                answers[number] = body
+                following = next(waiting, None)
+                if following is None:
+                    del parts[client]
+                    ready.unregister(client)
+                    client.close()
+                else:
+                    client.sendall(following[1])
+                    parts[client] = following[0], b""
+    return Asked(answers, time.perf_counter() - begun, time.process_time() - own)
+
+
+def latencies(
     port: int, translator: Translator, sentences: list[str]
 ) -> tuple[list[float], list[float]]:
     """Seconds of the engine alone and of the server, for each sentence."""
-    client = await Client(port).open()
     alone, served = [], []
-    for text in sentences[:10]:  # warm up
-        await client.translate(text)
-        translator.translate(text)
+    ask(port, [prepared(text) for text in sentences[:10]], 1)  # warm up
+    translator.translate(sentences[:10])
     for text in sentences:
-        begun = time.perf_counter()
+        request, begun = prepared(text), time.perf_counter()
         expected = translator.translate(text).text
-        between = time.perf_counter()
-        found = await client.translate(text)
-        alone.append(between - begun)
-        served.append(time.perf_counter() - between)
-        assert found == expected, (text, found, expected)
+        alone.append(time.perf_counter() - begun)
+        found = ask(port, [request], 1)
+        served.append(found.seconds)
+        assert json.loads(found.answers[0])["text"] == expected, text
     return alone, served
-
-
-async def throughput(port: int, sentences: list[str], n_clients: int) -> float:
-    """Sentences a second that so many clients get, each asking for the next when it has an answer."""
-    clients = await asyncio.gather(*(Client(port).open() for _ in range(n_clients)))
-    waiting = iter(sentences)
-
-    async def ask(client: Client) -> None:
-        for text in waiting:
-            await client.translate(text)
-
-    begun = time.perf_counter()
-    await asyncio.gather(*map(ask, clients))
-    return len(sentences) / (time.perf_counter() - begun)
 
 
 def family(pid: int) -> list[int]:
@@ -119,6 +148,28 @@ def processor_seconds(pid: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def measured(port: int, pid: int, requests: Sequence[bytes], n_clients: int) -> tuple[Asked, float]:
+    """What a crowd is answered, and the server's processor time for it."""
+    begun = processor_seconds(pid)
+    return ask(port, requests, n_clients), processor_seconds(pid) - begun
+
+
+def file_reader(run: str, engine: str) -> Translator:
+    """What `translate --input` decodes with: the same engine as the server's."""
+    found = Translator.load(run)
+    if decoders(engine, n_servers=1):
+        backend = ctranslate2_for(run, found.model, n_workers=n_processors())
+        found.searching = WithBackend(backend)
+    list(found.stream(["A dog."] * 20, scored=False))  # its processes have begun
+    return found
+
+
+def file_rate_of(reader: Translator, lines: list[str]) -> float:
+    begun = time.perf_counter()
+    list(reader.stream(lines, scored=False))
+    return len(lines) / (time.perf_counter() - begun)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -128,6 +179,7 @@ def main() -> None:
     parser.add_argument("--engine", default="auto", help="of the server: auto, own or ctranslate2")
     parser.add_argument("--sentences", type=int, default=200)
     parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=3, help="each of one client, many, a file")
     parser.add_argument("--requests", type=int, default=10_000, help="over which memory is watched")
     asked = parser.parse_args()
     opened = gzip.open if asked.input.suffix == ".gz" else open
@@ -140,41 +192,38 @@ def main() -> None:
         f"{platform.processor() or platform.machine()}, {n_processors()} processors, load {os.getloadavg()[0]:.1f}\n"
     )
     print("| what | value |\n|---|---|")
+    reader = file_reader(asked.run, asked.engine)
     with server(asked.run, asked.engine) as (port, pid):
-        alone, served = asyncio.run(latencies(port, translator, few))
+        alone, served = latencies(port, translator, few)
         added = statistics.median(s - a for s, a in zip(served, alone, strict=True))
-        print(f"| engine alone, p50 | {1e3 * statistics.median(alone):.1f} ms |")
+        print(f"| our engine alone, p50 | {1e3 * statistics.median(alone):.1f} ms |")
         print(f"| one client, p50 | {1e3 * statistics.median(served):.1f} ms |")
         print(f"| the server adds, p50 | {1e3 * added:.1f} ms |")
-        begun = processor_seconds(pid)
-        one = asyncio.run(throughput(port, few, 1))
-        served_cpu = (processor_seconds(pid) - begun) / len(few)
-        own = time.process_time()
-        for text in few:
-            translator.translate(text)
-        cpu = f"{1e3 * (time.process_time() - own) / len(few):.1f} → {1e3 * served_cpu:.1f} ms"
-        print(f"| processor time of a sentence, engine → server | {cpu} |")
-        begun = processor_seconds(pid)
-        many = asyncio.run(throughput(port, lines, asked.clients))
-        many_cpu = (processor_seconds(pid) - begun) / len(lines)
-        begun, own = time.perf_counter(), time.process_time()
-        list(translator.stream(lines))
-        file_rate = len(lines) / (time.perf_counter() - begun)
-        file_cpu = (time.process_time() - own) / len(lines)
-        cpu = f"{1e3 * file_cpu:.1f} → {1e3 * many_cpu:.1f} ms"
-        print(f"| the same, many at once, `translate --input` → {asked.clients} clients | {cpu} |")
+        all_requests = [prepared(text) for text in lines]
+        rounds = [
+            (ask(port, all_requests[: len(few)], 1), measured(port, pid, all_requests, asked.clients),
+             file_rate_of(reader, lines))
+            for _ in range(asked.rounds)
+        ]  # fmt: skip
+        one = statistics.median(each.rate for each, *_ in rounds)
+        many = statistics.median(found.rate for _, (found, _), _ in rounds)
+        file_rate = statistics.median(rate for *_, rate in rounds)
+        cpu = statistics.median(each / len(lines) for _, (_, each), _ in rounds)
+        client = statistics.median(found.client / len(lines) for _, (found, _), _ in rounds)
+        by_one = statistics.median(found.rate / each.rate for each, (found, _), _ in rounds)
+        by_file = statistics.median(found.rate / rate for _, (found, _), rate in rounds)
         print(f"| one client | {one:.1f} sentences/s |")
-        print(f"| {asked.clients} clients | {many:.1f} sentences/s, {many / one:.1f} × one |")
-        share = f"{asked.clients} clients get {many / file_rate:.2f} of it"
-        print(f"| `translate --input`, one process | {file_rate:.1f} sentences/s; {share} |")
-        before = resident(pid)
-        for _ in range(asked.requests // len(lines)):
-            asyncio.run(throughput(port, lines, asked.clients))
+        print(f"| {asked.clients} clients | {many:.1f} sentences/s, {by_one:.1f} × one |")
+        print(f"| `translate --input` | {file_rate:.1f} sentences/s, {file_rate / one:.1f} × one |")
+        print(f"| {asked.clients} clients ÷ `translate --input` | {by_file:.2f} |")
+        both = f"{1e3 * cpu:.2f} ms, the clients {1e3 * client:.2f} ms"
+        print(f"| processor time of a sentence, {asked.clients} clients | {both} |")
+        before, n_rounds = resident(pid), -(-asked.requests // len(lines))
+        for _ in range(n_rounds if asked.requests else 0):
+            ask(port, all_requests, asked.clients)
         after = resident(pid)
-        n_requests = asked.requests // len(lines) * len(lines)
-        print(
-            f"| memory over {n_requests:,} requests | {before:.0f} → {after:.0f} MB ({after / before - 1:+.1%}) |"
-        )
+        told = f"{before:.0f} → {after:.0f} MB ({after / before - 1:+.1%})"
+        print(f"| memory over {n_rounds * len(lines):,} requests | {told} |")
     print(f"\nload at the end {os.getloadavg()[0]:.1f}")
 
 
