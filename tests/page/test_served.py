@@ -179,6 +179,9 @@ def test_a_chosen_alternative_is_gone_on_from(open_page, served):
     assert [token["id"] for token in found["tokens"]][: len(prefix)] == prefix
     assert plain(tab.locator(".output-text").inner_text()) == plain(found["text"])
     assert plain(found["text"]).startswith(wanted)
+    tab.locator(".after a").click()
+    tab.wait_for_selector(".sentence-view")
+    assert tab.evaluate("look.trace.meta.output") == found["text"], "inside, it is the same"
 
 
 def test_the_glossary_is_asked_for_and_shown_as_the_api_obeys_it(open_page, served):
@@ -440,6 +443,20 @@ def test_a_dropped_word_of_the_search_is_gone_on_from(open_page, served):
     assert (
         tab.evaluate("look.trace.meta.output") == load(served.runs["en-de"]).look("the cat").output
     )
+
+
+def test_a_slash_goes_to_the_text_and_is_a_letter_there(open_page):
+    tab = open_page("#/translate")
+    tab.wait_for_selector(".use:not(.asking)")
+    for address, field in (("#/translate", ".typing textarea"), ("#/sentence", ".ask > input")):
+        tab.evaluate("(address) => { location.hash = address; }", address)
+        tab.wait_for_selector(field)
+        tab.evaluate("document.activeElement.blur()")
+        tab.keyboard.press("/")
+        assert tab.evaluate("(name) => document.activeElement.matches(name)", field)
+        tab.keyboard.press("End")
+        tab.keyboard.press("/")
+        assert tab.locator(field).input_value().endswith("/")
 
 
 def test_a_server_measures_heads_when_they_are_looked_at(open_page, served):

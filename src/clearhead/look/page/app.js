@@ -28,8 +28,16 @@ class App {
       this.main,
     );
     addEventListener("hashchange", () => this.follow());
+    addEventListener("keydown", (event) => this.press(event));
     this.follow();
     document.documentElement.dataset.ready = "";
+  }
+
+  /** A slash goes to the text. */
+  press(event) {
+    if (event.key !== "/" || event.target.closest?.("input, textarea, select")) return;
+    event.preventDefault();
+    this.main.querySelector(".typing textarea, .ask > input, .say input")?.focus();
   }
 
   /** The runs that can do something. */

@@ -142,7 +142,12 @@ function goingOn(beam, name, goOn, nGiven) {
     "div.going-on",
     way.length
       ? [
-          h("b.way", { dir: "auto" }, bdi(spelled(ended ? way.slice(0, -1) : way)), ended ? "" : " …"),
+          h(
+            "b.way",
+            { dir: "auto" },
+            bdi(spelled(ended ? way.slice(0, -1) : way)),
+            ended ? "" : " …",
+          ),
           ended
             ? h("span.hint", "This one has come to its end.")
             : h(
@@ -157,9 +162,7 @@ function goingOn(beam, name, goOn, nGiven) {
             ? ["It had to begin with “", bdi(spelled(wayTo(beam, `${nGiven - 1}.0`))), "”."]
             : "No word is chosen yet.",
         ),
-    nGiven
-      ? h("button.pill", { onclick: () => goOn([]) }, "Let it begin by itself again")
-      : "",
+    nGiven ? h("button.pill", { onclick: () => goOn([]) }, "Let it begin by itself again") : "",
   );
 }
 

@@ -16,6 +16,7 @@ const LIST = [
   ["T", "the numbers as a table"],
   ["E", "take something out of the page"],
   ["D", "light or dark"],
+  ["/", "to the text that is looked at, on a server's page"],
   ["Esc", "close what is open"],
   ["?", "this list"],
 ];

@@ -24,7 +24,11 @@ export function short(plain, longest = LONGEST) {
 
 /** A token that might have been said; its text alone tells whether it is a special one. */
 export function guessed(guess) {
-  return text({ text: guess.text, special: Object.hasOwn(SPECIAL, guess.text) });
+  return text({ text: guess.text, special: special(guess.text) });
+}
+
+export function special(raw) {
+  return Object.hasOwn(SPECIAL, raw);
 }
 
 export function labels(tokens) {
@@ -108,7 +112,7 @@ export function headName(head) {
   return `head ${head + 1}`;
 }
 
-/** Paths of attentions: the encoder first, then what the decoder does with itself, with the source. */
+/** The order of attentions: the encoder, then the decoder's own, then those to the source. */
 export function inOrder(a, b) {
   const kind = (id) => 2 * id.startsWith("decoder") + id.endsWith("cross");
   return kind(a) - kind(b) || a.localeCompare(b, "en", { numeric: true });

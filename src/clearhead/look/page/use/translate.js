@@ -154,7 +154,7 @@ export class TranslateTab extends Tab {
         }
         if (event === "done") {
           this.following = null;
-          this.finish(data, text);
+          this.finish(data, text, prefix);
         } else {
           this.draw(tokens, said, true);
           this.follow({ text, said, signal });
@@ -172,13 +172,13 @@ export class TranslateTab extends Tab {
       asked = this.following;
       const body = { run: this.run.name, text: asked.text, target: asked.said };
       const { alignment } = await post("/api/align", body, asked.signal).catch(() => ({}));
-      if (!this.following || asked.signal.aborted) break;
-      if (alignment) this.join(alignment, true);
+      // by now it may be done, or another text be asked for
+      if (alignment && this.following?.signal === asked.signal) this.join(alignment, true);
     }
     this.following = null;
   }
 
-  finish(found, text) {
+  finish(found, text, prefix) {
     this.draw(found.tokens, found.text, false);
     this.join(found.alignment, false);
     this.after.replaceChildren(
@@ -186,7 +186,10 @@ export class TranslateTab extends Tab {
       found.score === null || found.score === undefined
         ? ""
         : h("span.hint", `score ${number(found.score, 2)} · `),
-      this.insideLink({ run: this.run.name, text }, "Look inside this translation →"),
+      this.insideLink(
+        { run: this.run.name, text, prefix: prefix.join(" ") },
+        "Look inside this translation →",
+      ),
     );
   }
 

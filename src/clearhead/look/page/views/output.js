@@ -9,7 +9,7 @@ import { bdi, h, number, percent, slider } from "../dom.js";
 import { bars, check, line, step } from "../ledger.js";
 import { beamTree, nodeLedger } from "../beam.js";
 import { View } from "../view.js";
-import { bare, chips, guessed, labels, short } from "../words.js";
+import { bare, chips, guessed, labels, short, special } from "../words.js";
 
 const FEW = 8; // alternatives, before one asks for all
 
@@ -203,13 +203,12 @@ export class OutputView extends View {
     const exps = here.top.map(({ logit }) => Math.exp((logit - here.max_logit) / now.temperature)),
       total = sum(exps);
     const written = this.trace.goOn && this.trace.tokens("target").slice(1, now.step + 1);
+    const goOn = (id) => () => this.trace.goOn([...written.map((token) => token.id), id]);
     const rows = here.top.map(({ id, text, prob }, i) => ({
       text: guessed({ text }),
       value: plain ? prob : exps[i] / total,
       marked: id === here.chosen.id,
-      pick: written && !guessed({ text }).match(/^(start|end)$/) && id !== here.chosen.id
-          ? () => this.trace.goOn([...written.map((token) => token.id), id])
-          : undefined,
+      pick: written && !special(text) && id !== here.chosen.id ? goOn(id) : undefined,
     }));
     if (!here.top.some(({ id }) => id === here.chosen.id) && plain)
       rows.push({
