@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearhead.exchange.hugging_face import opened
+from clearhead.exchange.hugging_face import source_in
 from clearhead.exchange.vocabularies import read_lexicon
 from clearhead.text import UNKNOWN, Tokenizer
 from clearhead.text.sentencepiece import SentencePiece
@@ -31,7 +31,7 @@ def pair(request, foreign):
     kind, changes = KINDS[request.param]
     _, folder = foreign(kind, **changes)
     return transformers.AutoTokenizer.from_pretrained(folder), read_lexicon(
-        folder, opened(folder).kind
+        folder, source_in(folder).kind
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from clearhead.errors import ExchangeError
+from clearhead.errors import ExchangeError, FolderError
 from clearhead.exchange.argos import write_argos
 from clearhead.exchange.certificate import Certificate
 from clearhead.exchange.ct2 import write_ctranslate2
@@ -31,6 +31,7 @@ FORMATS: dict[str, Callable[..., Certificate]] = {
 def import_model(source: str | Path, into: str | Path) -> Certificate:
     """Make a run of a model from elsewhere; nothing is downloaded and nothing in it is run."""
     path = Path(source)
+    refuse_existing(Path(into))
     for is_source, read in SOURCES.values():
         if is_source(path):
             return settle(read(path), Path(into))
@@ -42,4 +43,10 @@ def import_model(source: str | Path, into: str | Path) -> Certificate:
 
 def export_model(run: str | Path, to: str, into: str | Path, **options: Any) -> Certificate:
     """Write the model of a run in another format, into a folder that is not there yet."""
+    refuse_existing(Path(into))
     return FORMATS[to](Path(run), Path(into), **options)
+
+
+def refuse_existing(into: Path) -> None:
+    if into.exists():
+        raise FolderError(f"{into} is there already.", "Choose another --into.")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from clearhead import __version__
 from clearhead.disk import atomic_file
-from clearhead.errors import ConfigError, ExchangeError, FolderError, shown
+from clearhead.errors import ConfigError, ExchangeError, shown
 from clearhead.exchange.certificate import Certificate
 from clearhead.exchange.ct2 import Precision, tokens_of, write_model
 from clearhead.exchange.ct2_read import SHARED
@@ -39,8 +39,6 @@ def write_argos(
 ) -> Certificate:
     """Write a translator as one file, for a pair of languages by their codes: ("en", "de")."""
     folder = RunFolder.open(run)
-    if into.exists():
-        raise FolderError(f"{into} is there already.", "Choose another --into.")
     if len(languages) != 2:
         raise ConfigError(
             "A package says which languages it translates.", "Name them: --languages en de"
@@ -103,12 +101,12 @@ def model_file(tokenizer: Tokenizer) -> bytes:
     learned = zip(map(as_piece, vocabulary.learned), vocabulary.scores, strict=True)
     pieces = [*special, *spelled, *((name, score, NORMAL) for name, score in learned)]
     named = b"".join(
-        field(1, field(1, name.encode()) + real(2, score) + whole(3, kind))
+        field(1, field(1, name.encode()) + real(2, score) + integer(3, kind))
         for name, score, kind in pieces
     )
     numbers = zip((40, 41, 42, 43), (UNKNOWN_ID, START, END, PAD), strict=True)
-    trainer = whole(3, 1) + whole(35, 1) + b"".join(whole(*pair) for pair in numbers)
-    normaliser = field(1, b"identity") + whole(3, 1) + whole(4, 0) + whole(5, 1)
+    trainer = integer(3, 1) + integer(35, 1) + b"".join(integer(*pair) for pair in numbers)
+    normaliser = field(1, b"identity") + integer(3, 1) + integer(4, 0) + integer(5, 1)
     return named + field(2, trainer) + field(3, normaliser)
 
 
@@ -116,7 +114,7 @@ def field(number: int, content: bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
-def whole(number: int, value: int) -> bytes:
+def integer(number: int, value: int) -> bytes:
     return varint(number << 3) + varint(value)
 
 

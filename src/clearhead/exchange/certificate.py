@@ -113,10 +113,10 @@ class Certificate:
             ("largest logit difference", shown_figure(self.logit_difference, ".2g")),
             ("tokens identical", shown_figure(self.tokens_same, ".2%")),
             *(
-                (name, f"{whole(each.ours)} here, {whole(each.theirs)} there")
+                (name, f"{figure_of(each.ours)} here, {figure_of(each.theirs)} there")
                 for name, each in self.scores.items()
             ),
-            *((f"tensors {fate}", told(names)) for fate, names in self.tensors.items()),
+            *((f"tensors {fate}", few_names(names)) for fate, names in self.tensors.items()),
             *self.versions.items(),
         ]
         agreed = "The two agree." if self.n_texts else "No sample was run."
@@ -142,11 +142,11 @@ def shown_figure(figure: float | None, how: str) -> str:
     return "–" if figure is None else format(figure, how)
 
 
-def whole(figure: float) -> str:
+def figure_of(figure: float) -> str:
     return f"{figure:,.0f}" if figure >= 1_000 else f"{figure:.4g}"
 
 
-def told(names: Sequence[str]) -> str:
+def few_names(names: Sequence[str]) -> str:
     """A count, and the names where they are few."""
     return f"{len(names)}{': ' + ', '.join(names) if 0 < len(names) <= 8 else ''}"
 

@@ -60,7 +60,7 @@ class ModelBin:
         """The shape of a weight, which has rows and columns."""
         found = self.variable(name)
         if found is None or len(found.shape) != 2:
-            raise damaged(self.path, f"has no matrix {name}")
+            raise damaged_model(self.path, f"has no matrix {name}")
         return found.shape
 
     def first(self, name: str) -> str:
@@ -76,7 +76,7 @@ class ModelBin:
         if found is None and default is not None:
             return default
         if found is None or found.shape or not found.dtype.startswith("int"):
-            raise damaged(self.path, f"has no number {name}")
+            raise damaged_model(self.path, f"has no number {name}")
         return int(self.numbers(found).item())
 
     def text(self, name: str, default: str) -> str:
@@ -91,12 +91,12 @@ class ModelBin:
         """A weight in float32; one that was rounded is divided by its scale."""
         found, scale = self.variable(name), self.variable(name + SCALE)
         if found is None:
-            raise damaged(self.path, f"lacks {name}")
+            raise damaged_model(self.path, f"lacks {name}")
         values = self.numbers(found).float()
         if not found.dtype.startswith("int"):
             return values
         if scale is None or scale.dtype != "float32" or scale.shape not in ((), found.shape[:1]):
-            raise damaged(self.path, f"has no scale for {name}")
+            raise damaged_model(self.path, f"has no scale for {name}")
         return values / self.numbers(scale).reshape(-1, *(1,) * (values.dim() - 1))
 
     def numbers(self, variable: Variable) -> Tensor:
@@ -104,7 +104,7 @@ class ModelBin:
             file.seek(variable.start)
             content = file.read(variable.n_bytes)
         if len(content) < variable.n_bytes:
-            raise damaged(self.path, "is cut off")
+            raise damaged_model(self.path, "is cut off")
         dtype = "int16" if variable.dtype == "bfloat16" else variable.dtype
         values = torch.from_numpy(np.frombuffer(content, f"<{np.dtype(dtype).str[1:]}").copy())
         is_half = variable.dtype == "bfloat16"
@@ -117,37 +117,37 @@ def read_model_bin(folder: Path) -> ModelBin:
     with open_inside(folder, MODEL) as file:
         size = file.seek(0, 2)
         file.seek(0)
-        read = partial(unpacked, file, path)
+        read = partial(numbers_at, file, path)
         (version,) = read("<I")
         if version not in VERSIONS:
-            raise damaged(path, f"is of version {version}, and 4 to 6 are known")
+            raise damaged_model(path, f"is of version {version}, and 4 to 6 are known")
         kind, (_,) = text(file, path), read("<I")
         (n_variables,) = read("<I")
         if n_variables > MAX_VARIABLES:
-            raise damaged(path, f"says that it has {n_variables:,} variables")
-        variables = dict(variable(file, path, size) for _ in range(n_variables))
+            raise damaged_model(path, f"says that it has {n_variables:,} variables")
+        variables = dict(next_variable(file, path, size) for _ in range(n_variables))
         (n_aliases,) = read("<I")
         if n_aliases > MAX_VARIABLES:
-            raise damaged(path, f"says that it has {n_aliases:,} aliases")
+            raise damaged_model(path, f"says that it has {n_aliases:,} aliases")
         aliases = {text(file, path): text(file, path) for _ in range(n_aliases)}
     if lost := [name for name in aliases.values() if name not in variables]:
-        raise damaged(path, f"points to {shown(lost[0])}, which it lacks")
+        raise damaged_model(path, f"points to {shown(lost[0])}, which it lacks")
     return ModelBin(path, version, kind, variables, aliases)
 
 
-def variable(file: BinaryIO, path: Path, size: int) -> tuple[str, Variable]:
+def next_variable(file: BinaryIO, path: Path, size: int) -> tuple[str, Variable]:
     """The next variable; its numbers are passed over."""
     name = text(file, path)
-    (rank,) = unpacked(file, path, "<B")
+    (rank,) = numbers_at(file, path, "<B")
     if rank > MAX_RANK:
-        raise damaged(path, f"has {shown(name)} in {rank} dimensions")
-    shape = unpacked(file, path, f"<{rank}I")
-    dtype, n_bytes = unpacked(file, path, "<BI")
+        raise damaged_model(path, f"has {shown(name)} in {rank} dimensions")
+    shape = numbers_at(file, path, f"<{rank}I")
+    dtype, n_bytes = numbers_at(file, path, "<BI")
     start, expected = file.tell(), SIZES[dtype] if dtype < len(SIZES) else 0
     for dimension in shape:
         expected *= dimension
     if dtype >= len(DTYPES) or expected != n_bytes or start + n_bytes > size:
-        raise damaged(
+        raise damaged_model(
             path,
             f"has {shown(name)} of type {dtype}, shape {list(shape)} and {n_bytes:,} bytes, of "
             f"which {max(0, size - start):,} are there",
@@ -158,24 +158,24 @@ def variable(file: BinaryIO, path: Path, size: int) -> tuple[str, Variable]:
 
 def text(file: BinaryIO, path: Path) -> str:
     """A string with its length before it and a zero after it."""
-    (length,) = unpacked(file, path, "<H")
+    (length,) = numbers_at(file, path, "<H")
     content = file.read(length)
     if len(content) < length or content[-1:] != b"\0":
-        raise damaged(path, "is cut off")
+        raise damaged_model(path, "is cut off")
     found = content[:-1].decode(errors="replace")
     for old, new in OLD_NAMES.items():
         found = found.replace(old, new)
     return found
 
 
-def unpacked(file: BinaryIO, path: Path, form: str) -> tuple[int, ...]:
+def numbers_at(file: BinaryIO, path: Path, form: str) -> tuple[int, ...]:
     content = file.read(struct.calcsize(form))
     if len(content) < struct.calcsize(form):
-        raise damaged(path, "is cut off")
+        raise damaged_model(path, "is cut off")
     return struct.unpack(form, content)
 
 
-def damaged(path: Path, what: str) -> ModelFileError:
+def damaged_model(path: Path, what: str) -> ModelFileError:
     return ModelFileError(
         f"{path} {what}.", "Take the file from where it was whole, or convert the model anew."
     )

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from clearhead.config import Config, Given, ModelConfig
-from clearhead.decode import decode
+from clearhead.decode import Hypothesis, decode
 from clearhead.disk import free_bytes, read_inside
 from clearhead.errors import ExchangeError, shown
 from clearhead.exchange.backend import Worker
@@ -30,7 +30,7 @@ from clearhead.exchange.ct2_file import MODEL, SCALE, WITH_CONFIG, ModelBin, rea
 from clearhead.exchange.ct2_layout import ACTIVATIONS, places
 from clearhead.exchange.foreign import Foreign
 from clearhead.exchange.native import as_piece, native_lexicon, read_tokenizers
-from clearhead.exchange.trial import GREEDY, TOLERANCES
+from clearhead.exchange.trial import GREEDY, TOLERANCES, off
 from clearhead.exchange.vocabularies import (
     NEVER,
     SPECIAL,
@@ -154,7 +154,7 @@ def read_ctranslate2(path: Path) -> Foreign:
         tokenizers=lexicon.tokenizers,
         weights=weights,
         origin={SHARED: read_inside(places[0], SHARED, MAX_BYTES)} if places else {},
-        certify=partial(certify, folder=folder, name=path.name, lexicon=lexicon, held=held),
+        certify=partial(certify_import, folder=folder, name=path.name, lexicon=lexicon, held=held),
         card=f"# {path.name}\n\nImported from a CTranslate2 folder.\n",
     )
 
@@ -333,7 +333,7 @@ def weights_of(held: ModelBin, model: ModelConfig, lexicon: Lexicon) -> dict[str
         else:
             weight = held.weight(place.theirs)
         parts.setdefault(place.ours, {})[place.theirs] = weight
-    refuse_unknown(held, used)
+    refuse_variables(held, used)
     joined = {name: torch.cat([*each.values()]) for name, each in parts.items()}
     return {name: in_order(name, weight, held, lexicon) for name, weight in joined.items()}
 
@@ -355,7 +355,7 @@ def in_order(name: str, weight: Tensor, held: ModelBin, lexicon: Lexicon) -> Ten
     return rows
 
 
-def refuse_unknown(held: ModelBin, used: set[str]) -> None:
+def refuse_variables(held: ModelBin, used: set[str]) -> None:
     for name in (*held.variables, *held.aliases):
         side, _, setting = name.rpartition("/")
         if name not in used and not (side in ("", "encoder", "decoder") and setting in SETTINGS):
@@ -365,7 +365,7 @@ def refuse_unknown(held: ModelBin, used: set[str]) -> None:
 # The certificate
 
 
-def certify(
+def certify_import(
     run: RunFolder, *, folder: Path, name: str, lexicon: Lexicon, held: ModelBin
 ) -> Certificate:
     """The same sources through the new run and through CTranslate2, both in float32, greedily."""
@@ -403,19 +403,13 @@ def certify(
         in_ours(output[0], there, len(mine.log_probs))
         for output, mine in zip(found, ours, strict=True)
     ]
-    same, first = same_tokens([mine.ids for mine in ours], [ids for ids, _ in theirs])
-    off = [
-        abs(a - b)
-        for mine, (ids, log_probs) in zip(ours, theirs, strict=True)
-        if mine.ids == ids
-        for a, b in zip(mine.log_probs, log_probs, strict=True)
-    ]
+    same, first = same_tokens([mine.ids for mine in ours], [other.ids for other in theirs])
     largest, least = TOLERANCES["float16" if is_half(held) else "float32"]
     return Certificate(
         title=title,
         other="CTranslate2",
         n_texts=len(rows),
-        logit_difference=max(off, default=0.0),
+        logit_difference=off(dict(enumerate(ours)), dict(enumerate(theirs)), both=range(len(rows))),
         max_logit_difference=largest,
         tokens_same=same,
         min_tokens_same=least,
@@ -426,10 +420,10 @@ def certify(
     )
 
 
-def in_ours(
-    output: tuple[list[int], list[float]], order: Order, limit: int
-) -> tuple[tuple[int, ...], list[float]]:
-    """What CTranslate2 wrote, in our ids and no longer than we would; without the end."""
+def in_ours(output: tuple[list[int], list[float]], order: Order, limit: int) -> Hypothesis:
+    """What CTranslate2 wrote, in our ids and no longer than we would."""
     back = {number: ours for ours, number in enumerate(order.ids)}
-    ids = [back[token] for token in output[0][:limit]]
-    return tuple(ids[:-1] if ids[-1:] == [END] else ids), output[1][:limit]
+    ids, log_probs = [back[token] for token in output[0][:limit]], tuple(output[1][:limit])
+    finished = ids[-1:] == [END]
+    text = tuple(ids[:-1] if finished else ids)
+    return Hypothesis(text, sum(log_probs), log_probs=log_probs, finished=finished)

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from clearhead.config import Config
 from clearhead.disk import atomic_folder
-from clearhead.errors import FolderError
 from clearhead.exchange.certificate import Certificate
 from clearhead.folder import RunFolder
 from clearhead.tasks.task import Tokenizers
@@ -32,8 +31,6 @@ class Foreign:
 
 def settle(foreign: Foreign, into: Path) -> Certificate:
     """Make a run folder of a model from elsewhere, if its certificate is good."""
-    if into.exists():
-        raise FolderError(f"{into} is there already.", "Choose another --into.")
     needed = sum(weight.nbytes for weight in foreign.weights.values())
     with atomic_folder(into, needed) as folder:
         source, target = foreign.tokenizers

@@ -17,11 +17,11 @@ from torch import Tensor
 
 from clearhead.config import Config, Given, ModelConfig
 from clearhead.disk import atomic_file, atomic_folder, open_inside, read_inside
-from clearhead.errors import ExchangeError, FolderError, ModelFileError, shown
+from clearhead.errors import ExchangeError, ModelFileError, shown
 from clearhead.exchange import reference
 from clearhead.exchange.certificate import Certificate
 from clearhead.exchange.foreign import Foreign
-from clearhead.exchange.layouts import LAYOUTS, Layout, Row
+from clearhead.exchange.layouts import LAYOUTS, Layout, Match
 from clearhead.exchange.native import (
     expressed,
     native_files,
@@ -95,7 +95,7 @@ def is_hugging_face(path: Path) -> bool:
     )
 
 
-def opened(folder: Path) -> Source:
+def source_in(folder: Path) -> Source:
     """The source in a folder, if it is of a layout that we know."""
     given = json_in(folder, CONFIG)
     layout = LAYOUTS.get(str(given.get("model_type")))
@@ -115,10 +115,10 @@ def opened(folder: Path) -> Source:
 
 def read_hugging_face(path: Path) -> Foreign:
     """The model in a Hugging Face folder, as a run would hold it."""
-    source = opened(path)
+    source = source_in(path)
     files = weight_files(path)
     lexicon = read_lexicon(path, source.kind)
-    config = config_of(source, lexicon)
+    config = settings_from(source, lexicon)
     accounts = Accounts(source, config.model, lexicon, described(path, files))
     tensors = dict(renamed(source, theirs_in(path, files)))
     accounts.check_tied(tensors)
@@ -144,7 +144,7 @@ def kept_files(folder: Path) -> list[str]:
     return [name for name in names if (folder / name).is_file()]
 
 
-def config_of(source: Source, lexicon: Lexicon) -> Config:
+def settings_from(source: Source, lexicon: Lexicon) -> Config:
     """Every setting of the run: of the model, of its vocabulary, and of what it is for."""
     given, layout = source.given, source.layout
     try:
@@ -258,10 +258,10 @@ class Conversion:
         with torch.device("meta"), Undrawn():
             self.ours = specs(build(model).state_dict())
 
-    def order_of(self, row: Row) -> Order:
+    def order_of(self, row: Match) -> Order:
         return self.lexicon.orders[0 if row.ours.startswith("source") else 1]
 
-    def shapes(self, row: Row) -> list[tuple[int, ...]]:
+    def shapes(self, row: Match) -> list[tuple[int, ...]]:
         """The shapes that the tensors of a row must have there."""
         whole = self.ours[row.ours].shape
         if row.by_token:
@@ -342,7 +342,7 @@ class Accounts:
                 "Take config.json, the tokenizer and the weights from the same model.",
             )
 
-    def check_shapes(self, row: Row) -> None:
+    def check_shapes(self, row: Match) -> None:
         for name, shape in zip(row.theirs, self.conversion.shapes(row), strict=True):
             spec = self.found[name]
             if spec.shape != shape or spec.dtype not in FLOATS:
@@ -363,13 +363,11 @@ class Accounts:
 
 def write_hugging_face(run: Path, into: Path) -> Certificate:
     """Write the model of a run in the layout of Hugging Face that can express it."""
-    if into.exists():
-        raise FolderError(f"{into} is there already.", "Choose another --into.")
     folder = RunFolder.open(run)
     config, weights = folder.config(), folder.model().state_dict()
     origin = folder.origin()
     origin = origin if origin and is_hugging_face(origin) else None
-    plan = plan_of(folder, config, origin)
+    plan = outgoing(folder, config, origin)
     model = expressed(config.model, plan.kind)
     conversion = Conversion(plan.layout, model, plan.lexicon)
     tensors = dict(conversion.given(rewritten(weights, config.model, model)))
@@ -395,7 +393,7 @@ def write_hugging_face(run: Path, into: Path) -> Certificate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Outgoing:
     """What an export writes: of which layout, with which tokens, and which small files."""
 
     kind: str
@@ -410,7 +408,7 @@ class Plan:
         return LAYOUTS[self.kind]
 
 
-def plan_of(folder: RunFolder, config: Config, origin: Path | None) -> Plan:
+def outgoing(folder: RunFolder, config: Config, origin: Path | None) -> Outgoing:
     """As it came, where the run was imported and still has its tokenizer; else in our order."""
     use = "vectors" if config.model.vectors else config.task
     kind = str(json_in(origin, CONFIG)["model_type"]) if origin else nearest(config.model)
@@ -424,7 +422,7 @@ def plan_of(folder: RunFolder, config: Config, origin: Path | None) -> Plan:
         )
     tokenizers = folder.tokenizers()
     if origin:
-        source, lexicon = opened(origin), read_lexicon(origin, kind)
+        source, lexicon = source_in(origin), read_lexicon(origin, kind)
         architecture = source.architecture if source.use == use else architecture
         given, is_whole = {**source.given, "architectures": [architecture]}, source.use == use
         files = {name: read_inside(origin, name, MAX_FILE) for name in kept_files(origin)}
@@ -438,7 +436,7 @@ def plan_of(folder: RunFolder, config: Config, origin: Path | None) -> Plan:
         given["id2label"] = {str(number): name for number, name in names}
         given["label2id"] = {name: int(number) for number, name in given["id2label"].items()}
     files |= {CONFIG: json.dumps(given, ensure_ascii=False, indent=2).encode()}
-    return Plan(
+    return Outgoing(
         kind=kind, architecture=architecture, lexicon=lexicon, files=files, is_whole=is_whole
     )
 

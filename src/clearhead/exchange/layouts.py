@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from clearhead.config import Given, ModelConfig
@@ -20,7 +21,7 @@ ACTIVATIONS = {
 THEIRS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 
 
-class Row(NamedTuple):
+class Match(NamedTuple):
     """One of our weights and those of theirs that it is made of, one below the other."""
 
     ours: str
@@ -38,11 +39,21 @@ class Layout:
     """What names begin with, unless the model has no head."""
     heads: Mapping[str, str]
     """The class of a model, and what it is for here: a task, or "vectors"."""
-    settings: Callable[[Given], Given]
-    """Settings of a model from those of a config.json."""
-    config: Callable[[ModelConfig], Given]
-    """The config.json of a model."""
-    rows: Callable[[ModelConfig], Iterator[Row]]
+    names: Mapping[str, str]
+    """Our settings by what they are called in a config.json."""
+    absent: Given
+    """What those are that a config.json need not name."""
+    begins: Given = field(default_factory=dict)
+    """Settings of ours that a config.json does not have."""
+    twins: Mapping[str, str] = field(default_factory=dict)
+    """What a config.json says twice; the two of encoder and decoder must be the same."""
+    tie: tuple[str, str] = ("", "all")
+    """What a config.json calls the tie of its embeddings, and ours where it is off."""
+    marks: Given
+    """What is the same in every config.json."""
+    only: Given = field(default_factory=dict)
+    """What a config.json may ask for and a model here cannot have otherwise."""
+    rows: Callable[[ModelConfig], Iterator[Match]]
     tied: Mapping[str, str]
     """Names under which a tensor may stand a second time, and that of the first."""
     unused: re.Pattern[str]
@@ -52,79 +63,105 @@ class Layout:
     classes: Given = field(default_factory=dict)
     """The same of a classifier."""
 
+    def settings(self, config: Given) -> Given:
+        """Settings of a model from those of a config.json."""
+        refuse_settings(config, **self.only)
+        for one, other in self.twins.items():
+            if one.startswith("encoder") and config[one] != config[other]:
+                raise ExchangeError(
+                    f"config.json: {one} = {config[one]} and {other} = {config[other]} differ; "
+                    "here they are one.",
+                    "Such a model cannot be brought in.",
+                )
+        found: Given = {
+            ours: config.get(theirs, self.absent[ours]) if ours in self.absent else config[theirs]
+            for ours, theirs in self.names.items()
+        }
+        if "d_ff" in self.absent:
+            found["d_ff"] = found["d_ff"] or 4 * found["d_model"]
+        found["activation"] = activation(found["activation"])
+        if self.tie[0]:
+            found["tie"] = "all" if config.get(self.tie[0], True) else self.tie[1]
+        return found | self.begins
 
-def linear(ours: str, *theirs: str, transposed: bool = False) -> Iterator[Row]:
-    yield Row(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), transposed=transposed)
-    yield Row(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs))
+    def config(self, model: ModelConfig) -> Given:
+        """The config.json of a model."""
+        found = {theirs: getattr(model, ours) for ours, theirs in self.names.items()}
+        found[self.names["activation"]] = THEIRS[model.activation]
+        found |= {other: found[one] for one, other in self.twins.items()}
+        tied = {self.tie[0]: model.tie not in (self.tie[1], "none")} if self.tie[0] else {}
+        return {**self.marks, **found, **tied}
 
 
-def embedding(ours: str, theirs: str) -> Row:
-    return Row(f"{ours}.weight", (f"{theirs}.weight",), by_token=True)
+def linear(ours: str, *theirs: str, transposed: bool = False) -> Iterator[Match]:
+    yield Match(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), transposed=transposed)
+    yield Match(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs))
 
 
-def table(ours: str, theirs: str) -> Row:
-    return Row(ours, (f"{theirs}.weight",))
+def embedding(ours: str, theirs: str) -> Match:
+    return Match(f"{ours}.weight", (f"{theirs}.weight",), by_token=True)
 
 
 # BERT
 
 
-def bert_rows(config: ModelConfig) -> Iterator[Row]:
-    yield embedding("tokens", "bert.embeddings.word_embeddings")
-    yield table("encoder.positions.table", "bert.embeddings.position_embeddings")
-    yield table("encoder.types.weight", "bert.embeddings.token_type_embeddings")
-    yield from linear("encoder.norm_embedding", "bert.embeddings.LayerNorm")
-    for index in range(config.n_encoder_layers):
-        ours, theirs = f"encoder.layers.{index}", f"bert.encoder.layer.{index}"
-        own = (f"{theirs}.attention.self.{name}" for name in ("query", "key", "value"))
-        yield from linear(f"{ours}.self_attention.qkv", *own)
-        yield from linear(f"{ours}.self_attention.out", f"{theirs}.attention.output.dense")
-        yield from linear(f"{ours}.norm_self", f"{theirs}.attention.output.LayerNorm")
-        yield from linear(f"{ours}.feed_forward.inner", f"{theirs}.intermediate.dense")
-        yield from linear(f"{ours}.feed_forward.out", f"{theirs}.output.dense")
-        yield from linear(f"{ours}.norm_ff", f"{theirs}.output.LayerNorm")
-    if config.n_classes:
-        yield from linear("classifier.dense", "bert.pooler.dense")
-        yield from linear("classifier.out", "classifier")
-    elif not config.vectors:
-        yield from linear("head.dense", "cls.predictions.transform.dense")
-        yield from linear("head.norm", "cls.predictions.transform.LayerNorm")
-        yield Row("head.bias", ("cls.predictions.bias",), by_token=True)
+BERT = {
+    "tokens": "bert.embeddings.word_embeddings",
+    "encoder.positions.table": "bert.embeddings.position_embeddings.weight",
+    "encoder.types.weight": "bert.embeddings.token_type_embeddings.weight",
+    "encoder.norm_embedding": "bert.embeddings.LayerNorm",
+    "encoder.layers": "bert.encoder.layer",
+    "self_attention.qkv": "attention.self.query attention.self.key attention.self.value",
+    "self_attention.out": "attention.output.dense",
+    "norm_self": "attention.output.LayerNorm",
+    "feed_forward.inner": "intermediate.dense",
+    "feed_forward.out": "output.dense",
+    "norm_ff": "output.LayerNorm",
+    "classifier.dense": "bert.pooler.dense",
+    "classifier.out": "classifier",
+    "head.dense": "cls.predictions.transform.dense",
+    "head.norm": "cls.predictions.transform.LayerNorm",
+    "head.bias": "cls.predictions.bias",
+}
+DISTILBERT = {
+    "tokens": "distilbert.embeddings.word_embeddings",
+    "encoder.positions.table": "distilbert.embeddings.position_embeddings.weight",
+    "encoder.norm_embedding": "distilbert.embeddings.LayerNorm",
+    "encoder.layers": "distilbert.transformer.layer",
+    "self_attention.qkv": "attention.q_lin attention.k_lin attention.v_lin",
+    "self_attention.out": "attention.out_lin",
+    "norm_self": "sa_layer_norm",
+    "feed_forward.inner": "ffn.lin1",
+    "feed_forward.out": "ffn.lin2",
+    "norm_ff": "output_layer_norm",
+    "classifier.dense": "pre_classifier",
+    "classifier.out": "classifier",
+    "head.dense": "vocab_transform",
+    "head.norm": "vocab_layer_norm",
+    "head.bias": "vocab_projector.bias",
+}
 
 
-def bert_settings(config: Given) -> Given:
-    refuse(config, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
-    return {
-        "d_model": config["hidden_size"],
-        "d_ff": config["intermediate_size"],
-        "n_heads": config["num_attention_heads"],
-        "n_encoder_layers": config["num_hidden_layers"],
-        "max_positions": config["max_position_embeddings"],
-        "n_token_types": config.get("type_vocab_size", 2),
-        "norm_eps": config.get("layer_norm_eps", 1e-12),
-        "activation": activation(config.get("hidden_act", "gelu")),
-        "dropout": config.get("hidden_dropout_prob", 0.1),
-        "attention_dropout": config.get("attention_probs_dropout_prob", 0.1),
-        "pooling": "first",
-    }
+def encoder_rows(names: Mapping[str, str], config: ModelConfig) -> Iterator[Match]:
+    """All weights of an encoder: those of its layers, of what is before, and of its one head."""
+    head = "classifier." if config.n_classes else "" if config.vectors else "head."
+    for ours, theirs in names.items():
+        if ours == "tokens":
+            yield embedding(ours, theirs)
+        elif ours.endswith((".table", "types.weight")):
+            yield Match(ours, (theirs,))
+        elif ours == "head.bias":
+            yield from [Match(ours, (theirs,), by_token=True)] * (head == "head.")
+        elif ours.startswith(("self_attention", "norm_self", "feed_forward", "norm_ff")):
+            for index in range(config.n_encoder_layers):
+                layer = f"{names['encoder.layers']}.{index}"
+                parts = (f"{layer}.{part}" for part in theirs.split())
+                yield from linear(f"encoder.layers.{index}.{ours}", *parts)
+        elif ours == "encoder.norm_embedding" or (head and ours.startswith(head)):
+            yield from linear(ours, theirs)
 
 
-def bert_config(model: ModelConfig) -> Given:
-    return {
-        "model_type": "bert",
-        "hidden_size": model.d_model,
-        "intermediate_size": model.d_ff,
-        "num_attention_heads": model.n_heads,
-        "num_hidden_layers": model.n_encoder_layers,
-        "max_position_embeddings": model.max_positions,
-        "type_vocab_size": model.n_token_types,
-        "layer_norm_eps": model.norm_eps,
-        "hidden_act": THEIRS[model.activation],
-        "hidden_dropout_prob": model.dropout,
-        "attention_probs_dropout_prob": model.attention_dropout,
-    }
-
-
+DROPOUTS: Given = {"dropout": 0.1, "attention_dropout": 0.1}
 READS: Given = {
     "architecture": "transformer",
     "family": "encoder",
@@ -138,67 +175,12 @@ READS: Given = {
 }
 """What all encoders of the family of BERT have."""
 
-# DistilBERT
-
-
-def distilbert_rows(config: ModelConfig) -> Iterator[Row]:
-    yield embedding("tokens", "distilbert.embeddings.word_embeddings")
-    yield table("encoder.positions.table", "distilbert.embeddings.position_embeddings")
-    yield from linear("encoder.norm_embedding", "distilbert.embeddings.LayerNorm")
-    for index in range(config.n_encoder_layers):
-        ours, theirs = f"encoder.layers.{index}", f"distilbert.transformer.layer.{index}"
-        own = (f"{theirs}.attention.{name}" for name in ("q_lin", "k_lin", "v_lin"))
-        yield from linear(f"{ours}.self_attention.qkv", *own)
-        yield from linear(f"{ours}.self_attention.out", f"{theirs}.attention.out_lin")
-        yield from linear(f"{ours}.norm_self", f"{theirs}.sa_layer_norm")
-        yield from linear(f"{ours}.feed_forward.inner", f"{theirs}.ffn.lin1")
-        yield from linear(f"{ours}.feed_forward.out", f"{theirs}.ffn.lin2")
-        yield from linear(f"{ours}.norm_ff", f"{theirs}.output_layer_norm")
-    if config.n_classes:
-        yield from linear("classifier.dense", "pre_classifier")
-        yield from linear("classifier.out", "classifier")
-    elif not config.vectors:
-        yield from linear("head.dense", "vocab_transform")
-        yield from linear("head.norm", "vocab_layer_norm")
-        yield Row("head.bias", ("vocab_projector.bias",), by_token=True)
-
-
-def distilbert_settings(config: Given) -> Given:
-    return {
-        "d_model": config["dim"],
-        "d_ff": config["hidden_dim"],
-        "n_heads": config["n_heads"],
-        "n_encoder_layers": config["n_layers"],
-        "max_positions": config["max_position_embeddings"],
-        "norm_eps": 1e-12,
-        "activation": activation(config.get("activation", "gelu")),
-        "dropout": config.get("dropout", 0.1),
-        "attention_dropout": config.get("attention_dropout", 0.1),
-        "pooling": "first",
-        "pooled": "relu",
-    }
-
-
-def distilbert_config(model: ModelConfig) -> Given:
-    return {
-        "model_type": "distilbert",
-        "dim": model.d_model,
-        "hidden_dim": model.d_ff,
-        "n_heads": model.n_heads,
-        "n_layers": model.n_encoder_layers,
-        "max_position_embeddings": model.max_positions,
-        "activation": THEIRS[model.activation],
-        "dropout": model.dropout,
-        "attention_dropout": model.attention_dropout,
-    }
-
-
 # GPT-2
 
 
-def gpt2_rows(config: ModelConfig) -> Iterator[Row]:
+def gpt2_rows(config: ModelConfig) -> Iterator[Match]:
     yield embedding("tokens", "transformer.wte")
-    yield table("decoder.positions.table", "transformer.wpe")
+    yield Match("decoder.positions.table", ("transformer.wpe.weight",))
     for index in range(config.n_decoder_layers):
         ours, theirs = f"decoder.layers.{index}", f"transformer.h.{index}"
         yield from linear(f"{ours}.norm_self", f"{theirs}.ln_1")
@@ -215,48 +197,10 @@ def gpt2_rows(config: ModelConfig) -> Iterator[Row]:
         yield embedding("head.tokens", "lm_head")
 
 
-def gpt2_settings(config: Given) -> Given:
-    refuse(
-        config,
-        scale_attn_weights=True,
-        scale_attn_by_inverse_layer_idx=False,
-        add_cross_attention=False,
-    )
-    return {
-        "d_model": config["n_embd"],
-        "d_ff": config.get("n_inner") or 4 * config["n_embd"],
-        "n_heads": config["n_head"],
-        "n_decoder_layers": config["n_layer"],
-        "max_positions": config.get("n_positions", 1024),
-        "norm_eps": config.get("layer_norm_epsilon", 1e-5),
-        "activation": activation(config.get("activation_function", "gelu_new")),
-        "dropout": config.get("resid_pdrop", 0.1),
-        "attention_dropout": config.get("attn_pdrop", 0.1),
-        "tie": "all" if config.get("tie_word_embeddings", True) else "none",
-    }
-
-
-def gpt2_config(model: ModelConfig) -> Given:
-    return {
-        "model_type": "gpt2",
-        "n_embd": model.d_model,
-        "n_inner": model.d_ff,
-        "n_head": model.n_heads,
-        "n_layer": model.n_decoder_layers,
-        "n_positions": model.max_positions,
-        "layer_norm_epsilon": model.norm_eps,
-        "activation_function": THEIRS[model.activation],
-        "resid_pdrop": model.dropout,
-        "embd_pdrop": model.dropout,
-        "attn_pdrop": model.attention_dropout,
-        "tie_word_embeddings": model.tie != "none",
-    }
-
-
 # Marian
 
 
-def marian_rows(config: ModelConfig) -> Iterator[Row]:
+def marian_rows(config: ModelConfig) -> Iterator[Match]:
     shared = config.tie == "all"
     yield embedding("tokens", "model.shared" if shared else "model.decoder.embed_tokens")
     if not shared:
@@ -276,55 +220,7 @@ def marian_rows(config: ModelConfig) -> Iterator[Row]:
             yield from linear(f"{ours}.feed_forward.inner", f"{theirs}.fc1")
             yield from linear(f"{ours}.feed_forward.out", f"{theirs}.fc2")
             yield from linear(f"{ours}.norm_ff", f"{theirs}.final_layer_norm")
-    yield Row("head.bias", ("final_logits_bias",), by_token=True)
-
-
-def marian_settings(config: Given) -> Given:
-    refuse(config, normalize_before=False, normalize_embedding=False, tie_word_embeddings=True)
-    for name in ("attention_heads", "ffn_dim"):
-        both = config[f"encoder_{name}"], config[f"decoder_{name}"]
-        if both[0] != both[1]:
-            raise ExchangeError(
-                f"config.json: encoder_{name} = {both[0]} and decoder_{name} = {both[1]} differ; "
-                "here they are one.",
-                "Such a model cannot be brought in.",
-            )
-    return {
-        "d_model": config["d_model"],
-        "d_ff": config["encoder_ffn_dim"],
-        "n_heads": config["encoder_attention_heads"],
-        "n_encoder_layers": config["encoder_layers"],
-        "n_decoder_layers": config["decoder_layers"],
-        "max_positions": config.get("max_position_embeddings", 512),
-        "activation": activation(config.get("activation_function", "swish")),
-        "scale_embeddings": config.get("scale_embedding", False),
-        "dropout": config.get("dropout", 0.1),
-        "attention_dropout": config.get("attention_dropout", 0.0),
-        "tie": "all" if config.get("share_encoder_decoder_embeddings", True) else "output",
-    }
-
-
-def marian_config(model: ModelConfig) -> Given:
-    sides = {
-        f"{side}_{name}": value
-        for side in ("encoder", "decoder")
-        for name, value in (("attention_heads", model.n_heads), ("ffn_dim", model.d_ff))
-    }
-    return {
-        "model_type": "marian",
-        "is_encoder_decoder": True,
-        "d_model": model.d_model,
-        **sides,
-        "encoder_layers": model.n_encoder_layers,
-        "decoder_layers": model.n_decoder_layers,
-        "max_position_embeddings": model.max_positions,
-        "activation_function": THEIRS[model.activation],
-        "scale_embedding": model.scale_embeddings,
-        "dropout": model.dropout,
-        "attention_dropout": model.attention_dropout,
-        "share_encoder_decoder_embeddings": model.tie == "all",
-        "tie_word_embeddings": True,
-    }
+    yield Match("head.bias", ("final_logits_bias",), by_token=True)
 
 
 LAYOUTS = {
@@ -336,9 +232,27 @@ LAYOUTS = {
             "BertForSequenceClassification": "classification",
             "BertModel": "vectors",
         },
-        settings=bert_settings,
-        config=bert_config,
-        rows=bert_rows,
+        names={
+            "d_model": "hidden_size",
+            "d_ff": "intermediate_size",
+            "n_heads": "num_attention_heads",
+            "n_encoder_layers": "num_hidden_layers",
+            "max_positions": "max_position_embeddings",
+            "n_token_types": "type_vocab_size",
+            "norm_eps": "layer_norm_eps",
+            "activation": "hidden_act",
+            "dropout": "hidden_dropout_prob",
+            "attention_dropout": "attention_probs_dropout_prob",
+        },
+        absent={"n_token_types": 2, "norm_eps": 1e-12, "activation": "gelu", **DROPOUTS},
+        begins={"pooling": "first"},
+        marks={"model_type": "bert"},
+        only={
+            "position_embedding_type": "absolute",
+            "is_decoder": False,
+            "add_cross_attention": False,
+        },
+        rows=partial(encoder_rows, BERT),
         tied={
             "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
             "cls.predictions.decoder.bias": "cls.predictions.bias",
@@ -356,9 +270,20 @@ LAYOUTS = {
             "DistilBertForSequenceClassification": "classification",
             "DistilBertModel": "vectors",
         },
-        settings=distilbert_settings,
-        config=distilbert_config,
-        rows=distilbert_rows,
+        names={
+            "d_model": "dim",
+            "d_ff": "hidden_dim",
+            "n_heads": "n_heads",
+            "n_encoder_layers": "n_layers",
+            "max_positions": "max_position_embeddings",
+            "activation": "activation",
+            "dropout": "dropout",
+            "attention_dropout": "attention_dropout",
+        },
+        absent={"activation": "gelu", **DROPOUTS},
+        begins={"norm_eps": 1e-12, "pooling": "first", "pooled": "relu"},
+        marks={"model_type": "distilbert"},
+        rows=partial(encoder_rows, DISTILBERT),
         tied={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
         unused=re.compile(r"vocab_(transform|layer_norm|projector)\..+|.+\.position_ids"),
         fixed={**READS, "n_token_types": 0},
@@ -367,8 +292,32 @@ LAYOUTS = {
     "gpt2": Layout(
         base="transformer",
         heads={"GPT2LMHeadModel": "writing"},
-        settings=gpt2_settings,
-        config=gpt2_config,
+        names={
+            "d_model": "n_embd",
+            "d_ff": "n_inner",
+            "n_heads": "n_head",
+            "n_decoder_layers": "n_layer",
+            "max_positions": "n_positions",
+            "norm_eps": "layer_norm_epsilon",
+            "activation": "activation_function",
+            "dropout": "resid_pdrop",
+            "attention_dropout": "attn_pdrop",
+        },
+        absent={
+            "d_ff": None,
+            "max_positions": 1024,
+            "norm_eps": 1e-5,
+            "activation": "gelu_new",
+            **DROPOUTS,
+        },
+        twins={"resid_pdrop": "embd_pdrop"},
+        tie=("tie_word_embeddings", "none"),
+        marks={"model_type": "gpt2"},
+        only={
+            "scale_attn_weights": True,
+            "scale_attn_by_inverse_layer_idx": False,
+            "add_cross_attention": False,
+        },
         rows=gpt2_rows,
         tied={"lm_head.weight": "transformer.wte.weight"},
         unused=re.compile(r"transformer\.h\.\d+\.attn\.(bias|masked_bias)"),
@@ -387,8 +336,32 @@ LAYOUTS = {
     "marian": Layout(
         base="model",
         heads={"MarianMTModel": "translation"},
-        settings=marian_settings,
-        config=marian_config,
+        names={
+            "d_model": "d_model",
+            "d_ff": "encoder_ffn_dim",
+            "n_heads": "encoder_attention_heads",
+            "n_encoder_layers": "encoder_layers",
+            "n_decoder_layers": "decoder_layers",
+            "max_positions": "max_position_embeddings",
+            "activation": "activation_function",
+            "scale_embeddings": "scale_embedding",
+            "dropout": "dropout",
+            "attention_dropout": "attention_dropout",
+        },
+        absent={
+            "max_positions": 512,
+            "activation": "swish",
+            "scale_embeddings": False,
+            **DROPOUTS,
+            "attention_dropout": 0.0,
+        },
+        twins={
+            "encoder_attention_heads": "decoder_attention_heads",
+            "encoder_ffn_dim": "decoder_ffn_dim",
+        },
+        tie=("share_encoder_decoder_embeddings", "output"),
+        marks={"model_type": "marian", "is_encoder_decoder": True, "tie_word_embeddings": True},
+        only={"normalize_before": False, "normalize_embedding": False, "tie_word_embeddings": True},
         rows=marian_rows,
         tied={
             "lm_head.weight": "model.shared.weight",
@@ -422,7 +395,7 @@ def activation(name: Any) -> str:
     return ACTIVATIONS[name]
 
 
-def refuse(config: Given, **expressed: Any) -> None:
+def refuse_settings(config: Given, **expressed: Any) -> None:
     """Refuse what a config.json asks for and the model here cannot do."""
     for name, only in expressed.items():
         if config.get(name, only) not in (only, None):

@@ -13,7 +13,7 @@ from torch import Tensor
 from clearhead.config import DecodeConfig
 from clearhead.decode import decode
 from clearhead.disk import atomic_folder
-from clearhead.errors import ConfigError, ExchangeError, FolderError
+from clearhead.errors import ConfigError, ExchangeError
 from clearhead.exchange.certificate import (
     Beside,
     Certificate,
@@ -50,8 +50,6 @@ def write_onnx(run: Path, into: Path) -> Certificate:
             "Install them: pip install 'clearhead[exchange]'",
         ) from None
     folder = RunFolder.open(run)
-    if into.exists():
-        raise FolderError(f"{into} is there already.", "Choose another --into.")
     model, tokenizers = folder.model(), folder.tokenizers()
     config = model.config
     if config.architecture != "transformer":
@@ -74,13 +72,15 @@ def write_onnx(run: Path, into: Path) -> Certificate:
         settings = {"start": START, "end": END, "pad": PAD, "model": config.model_dump()}
         (place / "config.json").write_text(json.dumps(settings, indent=1), encoding="utf-8")
         write_tokenizers(tokenizers, place)
-        certificate = certify(folder, model, place, tokenizers)
+        certificate = certify_graphs(folder, model, place, tokenizers)
         certificate.require()
         certificate.write(place)
     return certificate
 
 
-def certify(folder: RunFolder, model: Model, place: Path, tokenizers: Tokenizers) -> Certificate:
+def certify_graphs(
+    folder: RunFolder, model: Model, place: Path, tokenizers: Tokenizers
+) -> Certificate:
     """The same texts through our model and through ONNX Runtime."""
     ours, theirs = dict[str, Tensor](), dict[str, Tensor]()
     written, others, seconds = list[list[int]](), list[list[int]](), [0.0, 0.0]

@@ -68,7 +68,8 @@ def certify(
     if examples:
         references = [examples[index].target for index in both]
         scores["BLEU"] = Beside(
-            ours=bleu(target, ours, references, both), theirs=bleu(target, theirs, references, both)
+            ours=bleu_of(target, ours, references, both),
+            theirs=bleu_of(target, theirs, references, both),
         )
     return Certificate(
         title=f"{folder.path.name} as CTranslate2 {precision}",
@@ -126,7 +127,7 @@ def off(ours: Outputs, theirs: Outputs, both: Sequence[int]) -> float:
     return max(found, default=0.0)
 
 
-def bleu(
+def bleu_of(
     tokenizer: Tokenizer, outputs: Outputs, references: Sequence[str], both: Sequence[int]
 ) -> float:
     return metrics.bleu([tokenizer.decode(outputs[index].ids) for index in both], references).value

@@ -99,12 +99,12 @@ def wordpiece(folder: Path) -> Lexicon:
         lines = read_inside(folder, "vocab.txt", MAX_BYTES).decode(errors="replace").split("\n")
         tokens = [line.rstrip("\r") for line in (lines[:-1] if not lines[-1] else lines)]
     names = {"pad": "[PAD]", "start": "[CLS]", "end": "[SEP]", "unknown": "[UNK]", "mask": "[MASK]"}
-    order = ordered(tokens, names)
+    order = in_our_order(tokens, names)
     learned = tuple(tokens[number] for number in order.ids[SPECIAL:])  # type: ignore[index]
     return single(Vocabulary(method, learned=learned), order)
 
 
-def byte_level(folder: Path) -> Lexicon:
+def byte_pairs(folder: Path) -> Lexicon:
     """GPT-2's: byte-level BPE after a regular expression that the library brings."""
     if (folder / TOKENIZER).exists():
         model, _ = known_model(folder, ("gpt2",))
@@ -115,8 +115,10 @@ def byte_level(folder: Path) -> Lexicon:
         lines = read_inside(folder, "merges.txt", MAX_BYTES).decode(errors="replace").split("\n")
         pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     tokens = tokens_of(found)[0]
-    end = named(json_in(folder, SPECIAL_MAP) | json_in(folder, TOKENIZER_CONFIG), "eos_token")
-    order = ordered(tokens, {"end": end or "<|endoftext|>"}, first=byte_tokens("gpt2"))
+    end = token_of_role(
+        json_in(folder, SPECIAL_MAP) | json_in(folder, TOKENIZER_CONFIG), "eos_token"
+    )
+    order = in_our_order(tokens, {"end": end or "<|endoftext|>"}, first=byte_tokens("gpt2"))
     learned = [tokens[number] for number in order.ids[SPECIAL + 256 :]]  # type: ignore[index]
     vocabulary = Vocabulary("gpt2", learned=tuple(learned), merges=tuple(merges_of(pairs)))
     return single(vocabulary, Order(order.ids, order.n_theirs, {START: END}))
@@ -145,7 +147,7 @@ def in_pieces(
     """
     model = SentencePiece.read(content)
     spelled = byte_tokens(model.method)
-    order = ordered(tokens, names, first=spelled)
+    order = in_our_order(tokens, names, first=spelled)
     rest = order.ids[SPECIAL + len(spelled) :]
     learned = [tokens[number] for number in rest]  # type: ignore[index]
     model = model.for_target(learned) if of_source else model
@@ -163,12 +165,14 @@ def of_sides(*sides: tuple[Vocabulary, Order]) -> Lexicon:
 READERS: dict[str, Callable[[Path], Lexicon]] = {
     "bert": wordpiece,
     "distilbert": wordpiece,
-    "gpt2": byte_level,
+    "gpt2": byte_pairs,
     "marian": marian,
 }
 
 
-def ordered(tokens: Sequence[str], names: Mapping[str, str], first: Sequence[str] = ()) -> Order:
+def in_our_order(
+    tokens: Sequence[str], names: Mapping[str, str], first: Sequence[str] = ()
+) -> Order:
     """Their ids in our order: special tokens by what they are called there, some, the rest."""
     ids = {token: number for number, token in enumerate(tokens)}
     special = [ids.get(names.get(role, "")) for role in SPECIALS]
@@ -231,7 +235,7 @@ def json_in(folder: Path, name: str) -> dict[str, Any]:
         raise ExchangeError(f"{folder / name}: {error}", error.advice) from None
 
 
-def named(found: Mapping[str, Any], role: str) -> str:
+def token_of_role(found: Mapping[str, Any], role: str) -> str:
     """The token of a role, which stands there as a string or with its properties."""
     token = found.get(role)
     content = token.get("content") if isinstance(token, dict) else token
