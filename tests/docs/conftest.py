@@ -67,7 +67,7 @@ def write_files(folder: Path) -> None:
     (folder / "terms.tsv").write_text("bike\tFahrrad\n")
 
 
-def request(*asked: Any, budget: str | None = None, **others: Any) -> fit.Request:
+def request(*asked: Any, budget: str | None = None, **others: Any) -> fit.TrainingRequest:
     """What is asked for, with a model and a budget so small that it is done in a moment."""
     files, into, *_ = asked
     if files and into and RunFolder(into).exists() and str(files[0]) != str(into):
