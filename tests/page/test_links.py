@@ -3,7 +3,7 @@
 import pytest
 
 EVERYTHING = {
-    "view": "heads", "stop": "scale", "run": "en-de", "text": "a b & c", "edits": "no-norm,no-mask",
+    "view": "heads", "stop": "scale", "run": "en-de", "text": "a b & c", "edits": "no-norm,no-mask", "prefix": "7 8",
     "block": "decoder.1.cross", "head": 3, "q": 6, "k": 5, "stage": 2,
     "scale": False, "mask": False,
     "segment": "target", "pos": 4, "dim": 13, "layer": "decoder.1", "mix": "max", "sort": "entropy", "words": False,
