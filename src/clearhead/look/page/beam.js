@@ -12,8 +12,8 @@ const TALL = 34;
 const ENDS = { pruned: " ×", finished: " ■" };
 
 /**
- * A heading and the tree; `pick` is told of the node that is clicked, as "step.index". `goOn` begins
- * with the words up to a node and lets the model go on; the first `nGiven` were such words.
+ * A heading and the tree; `pick` is told of the node that is clicked, as "step.index". `goOn`
+ * begins with the words up to a node and lets the model go on; the first `nGiven` were such words.
  */
 export function beamTree(beam, now, pick, { room, goOn, nGiven = 0 }) {
   const tallest = Math.max(...beam.steps.map((nodes) => nodes.length)),
