@@ -7,7 +7,7 @@
     plan.json               what was planned and why, what was taken over, how it was corrected
     words.safetensors       which words it has seen, as numbers, to tell when a text holds others
     metrics.jsonl           one line per report
-    film.jsonl              attention of every head on a few examples, at each validation
+    film.jsonl              attention of every head on a few examples, untrained and at each validation
     card.md                 what it was trained on, and its scores
     checkpoints/00012000/   manifest.json · state.json · weights.safetensors · …
     lock                    while a process writes
