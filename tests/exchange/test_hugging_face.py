@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 import clearhead
 from clearhead.exchange import export_model, import_model
-from clearhead.exchange.hugging_face import opened
+from clearhead.exchange.hugging_face import source_in
 from clearhead.exchange.vocabularies import read_lexicon
 from clearhead.folder import RunFolder
 from clearhead.tensors import read_tensors
@@ -59,7 +59,7 @@ def theirs(order, ids):
 def asked(brought, text):
     """Both models' answers to a text, over the tokens that both have."""
     other, folder, run = brought
-    model, lexicon = run.model(), read_lexicon(folder, opened(folder).kind)
+    model, lexicon = run.model(), read_lexicon(folder, source_in(folder).kind)
     source, target = lexicon.tokenizers
     ids = source.encode(text)
     read = source.reading(ids) if model.config.reads else [2, *ids]
@@ -110,7 +110,7 @@ def test_transformers_reads_what_was_exported_with_its_tokenizer(brought, export
     again = type(other).from_pretrained(exported)
     tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
     read = tokenizer(TEXTS[0], return_tensors="pt")
-    lexicon = read_lexicon(folder, opened(folder).kind)
+    lexicon = read_lexicon(folder, source_in(folder).kind)
     own = lexicon.tokenizers[0]
     expected = (
         own.reading(own.encode(TEXTS[0])) if run.config().model.reads else own.encode(TEXTS[0])
@@ -126,7 +126,7 @@ def test_greedy_output_is_identical(kind, foreign, tmp_path):
     other, folder = foreign(kind)
     import_model(folder, tmp_path / "run")
     run = RunFolder.open(tmp_path / "run")
-    lexicon = read_lexicon(folder, opened(folder).kind)
+    lexicon = read_lexicon(folder, source_in(folder).kind)
     from clearhead.config import DecodeConfig
     from clearhead.decode import decode
 
