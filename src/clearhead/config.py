@@ -266,6 +266,16 @@ class ModelConfig(Settings):
         size = recurrent_size(str(changes.get("architecture")), name)
         return cls(**{**PRESETS[name].get("model", {}), **size, **changes})
 
+    @property
+    def least_weights(self) -> int:
+        """A lower bound of the weights: one embedding, and each layer's attention and network.
+
+        Recurrent layers have no network, and more than four square matrices in their gates.
+        """
+        layer = 4 * self.d_model**2 + (0 if self.recurs else 2 * self.d_model * self.d_ff)
+        n_layers = self.reads * self.n_encoder_layers + self.writes * self.n_decoder_layers
+        return self.vocab_size * self.d_model + n_layers * layer
+
     def size(self) -> dict[str, int]:
         """How large the model is: the settings that a named size fixes."""
         fields = type(self).model_fields.items()

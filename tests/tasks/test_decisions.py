@@ -24,11 +24,14 @@ FOLLOWS = {
     "train.max_steps": BY_THE_STEPS,
     "train.accumulate": BY_THE_STEPS,
     "data.batch_tokens": BY_THE_STEPS,
+    "model.architecture": BY_THE_PLAN,
+    "model.family": {"model.dropout"},
+    "model.vocab_size": {"model.dropout"},
     "decode.length_penalty": {"train.fit_decoding"},
     "decode.penalty": {"train.fit_decoding"},
     "decode.temperature": {"train.fit_decoding"},
 }
-"""What the plan chooses by the number of steps, or leaves to who has chosen."""
+"""What the plan chooses by the number of steps or of weights, or leaves to who has chosen."""
 RULED = {"train.start", "train.new_vectors"}
 """They bring settings of another run."""
 PATHS = sorted(FIELDS.keys() - RULED - {"train.budget"})
@@ -100,7 +103,8 @@ def test_no_setting_changes_another_one(task, pairs, setting, budget):
 @given(tasks, settings, budgets)
 def test_what_a_person_gives_stands(task, pairs, budget):
     found, given = resolved(task, as_given(pairs), budget), as_given(pairs)
-    for section, names in Config(**given).model_dump(exclude={"format", "task"}).items():
+    whole = Config(**decide(task, given))  # on its own, what is given need not make sense
+    for section, names in whole.model_dump(exclude={"format", "task"}).items():
         for name in given.get(section, {}):
             open_ended = f"{section}.{name}" == "train.max_steps" and names[name] is None
             assert open_ended or found[f"{section}.{name}"] == names[name]

@@ -143,10 +143,17 @@ def test_data_that_is_seen_more_often_is_made_harder_to_learn_by_heart(fewer, mo
     assert one.model.dropout <= other.model.dropout
 
 
+@given(st.integers(1_000, 10**8), st.integers(1_000, 10**8))
+def test_less_data_for_a_model_is_made_harder_to_learn_by_heart(less, more):
+    less, more = sorted((less, more))
+    one, other = (plan_for("20 epochs", n_tokens=n).config for n in (less, more))
+    assert one.model.dropout >= other.model.dropout
+
+
 def test_what_is_decided_is_not_regularised_nor_are_weights_of_another_run():
-    assert plan_for("100 epochs").config.model.dropout == 0.3
+    assert plan_for("200 epochs").config.model.dropout == 0.3
     for fixed in ({"model": {"dropout": 0.1}}, {"train": {"start": "../other"}}):
-        assert plan_for("100 epochs", given=fixed).config.model.dropout == 0.1
+        assert plan_for("200 epochs", given=fixed).config.model.dropout == 0.1
 
 
 @pytest.mark.parametrize(("given", "fits"), [

@@ -30,8 +30,9 @@ UPDATES = 2_000
 MOST_UPDATES = 1_000_000
 """As many as `train.max_steps` may be; a time that holds more is filled by corrections on the
 way."""
-DROPOUT = ((60.0, 0.3), (12.0, 0.2))
-"""From how many passes over the data on, which dropout: docs/LOG.md has the runs behind it."""
+DROPOUT = ((400.0, 0.3), (80.0, 0.2))
+"""From how many passes over the data, times the weights that there are for each prediction in one,
+which dropout: docs/LOG.md has the runs behind it."""
 BATCH_TOKENS = (1_024, 2_048, 4_096, 8_192)
 PROBE_SECONDS, PROBE_SHARE = 4.0, 0.02
 """How long a size is tried out, at most, and of the time there is."""
@@ -119,7 +120,7 @@ def planned(
         or min(MOST_UPDATES, max(1, round(total / n_tokens * per_pass)))
     )
     seconds = None if config.train.max_steps else budget.seconds
-    config, why = regularised(config, decided, steps / per_pass)
+    config, why = regularised(config, decided, steps / per_pass, n_tokens)
     passes = f"{steps / per_pass:.1f} epochs of {n_tokens:,} predictions each"
     fits = config.train.fit_decoding or may_fit(config, decided, steps)
     config = config.but(train=config.train.but(max_steps=steps, fit_decoding=fits))
@@ -133,15 +134,22 @@ def may_fit(config: Config, decided: Given, steps: int) -> bool:
     return config.task == "translation" and is_open and steps >= UPDATES / 2
 
 
-def regularised(config: Config, decided: Given, passes: float) -> tuple[Config, list[str]]:
+def regularised(
+    config: Config, decided: Given, passes: float, n_tokens: int
+) -> tuple[Config, list[str]]:
     """What keeps a model from learning by heart what it sees again and again, and the reason.
 
-    Weights that begin with another run's have seen more than this data, and are left alone.
+    A model has room for it if it has many weights for each token that it is to predict. Weights
+    that begin with another run's have seen more than this data, and are left alone.
     """
-    dropout = next((share for least, share in DROPOUT if passes >= least), None)
+    room = config.model.least_weights / n_tokens
+    dropout = next((share for least, share in DROPOUT if passes * room >= least), None)
     if dropout is None or config.train.start or "dropout" in decided.get("model", {}):
         return config, []
-    reason = f"model.dropout = {dropout}: the data will be seen {passes:.0f} times"
+    reason = (
+        f"model.dropout = {dropout}: the data will be seen {passes:.0f} times by a model with "
+        f"{room:.1f} weights for each prediction"
+    )
     return config.but(model=config.model.but(dropout=dropout)), [reason]
 
 
