@@ -187,16 +187,16 @@ def main() -> None:
         lines = [
             line.strip() for line in itertools.islice(file, 5 * asked.sentences) if line.strip()
         ]
-    few, translator = lines[: asked.sentences], Translator.load(asked.run)
+    few = lines[: asked.sentences]
     print(
         f"{platform.processor() or platform.machine()}, {n_processors()} processors, load {os.getloadavg()[0]:.1f}\n"
     )
     print("| what | value |\n|---|---|")
     reader = file_reader(asked.run, asked.engine)
     with server(asked.run, asked.engine) as (port, pid):
-        alone, served = latencies(port, translator, few)
+        alone, served = latencies(port, reader, few)
         added = statistics.median(s - a for s, a in zip(served, alone, strict=True))
-        print(f"| our engine alone, p50 | {1e3 * statistics.median(alone):.1f} ms |")
+        print(f"| the engine alone, p50 | {1e3 * statistics.median(alone):.1f} ms |")
         print(f"| one client, p50 | {1e3 * statistics.median(served):.1f} ms |")
         print(f"| the server adds, p50 | {1e3 * added:.1f} ms |")
         all_requests = [prepared(text) for text in lines]

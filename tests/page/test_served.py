@@ -230,7 +230,7 @@ def test_a_verdict_and_what_it_would_be_without_a_word(open_page, served):
     tab = open_page("#/classify")
     text = "the film was good ."
     tab.locator(".typing textarea").fill(text)
-    tab.wait_for_selector(".verdict-name")
+    tab.locator(".running .word", has_text="film").wait_for()  # not those of the example
     found = served.post("/api/classify", text=text, words=True)
     best = max(found["probabilities"], key=found["probabilities"].get)
     assert tab.locator(".verdict-name").inner_text() == best

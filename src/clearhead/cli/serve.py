@@ -116,7 +116,7 @@ def decoders(engine: str, n_servers: int) -> int:
         return 0
     from clearhead.machine import n_processors
 
-    return max(1, n_processors() // n_servers - 1)  # a processor is left for requests
+    return max(1, n_processors() // n_servers)
 
 
 def backend_for(path: Path, user: "User", *, n_workers: int) -> "Backend | None":
