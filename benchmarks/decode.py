@@ -184,7 +184,7 @@ def write_models(
         config = ModelConfig.preset(
             size, vocab_size=tokenizer.vocab_size, tie="none"
         )  # tied, it would repeat itself
-        texts = ended(tokenizer, test[:64])
+        texts = ended(tokenizer, test[:64], config)
         model = ending(config, texts) if ends else random_model(config)
         made = RunFolder.create(folder / name, Config(model=model.config), tokenizer)
         made.write_weights(model.state_dict())
@@ -631,10 +631,11 @@ def main() -> None:
             *natural,
         ]
         tokenizer = write_models(folder, options.run, names, train, test)
-        ids = ended(tokenizer, texts)
+        ids = ended(tokenizer, texts, ModelConfig())
         sources = dict.fromkeys(names, ids)
         if options.run:
-            sources["run"] = ended(RunFolder.open(options.run).tokenizers()[0], texts)
+            run = RunFolder.open(options.run)
+            sources["run"] = ended(run.tokenizers()[0], texts, run.config().model)
         (folder / "sources.json").write_text(json.dumps(sources))
         (folder / "texts.json").write_text(json.dumps(texts))
         with engines(folder, options.peers, texts, sources) as (measure, versions):
