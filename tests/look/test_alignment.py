@@ -83,6 +83,12 @@ def test_a_model_without_cross_attention_says_that_it_aligns_nothing(build):
         look_at(build(family="decoder")).alignment()
 
 
+def test_in_writing_without_spaces_each_token_is_a_word_with_its_punctuation():
+    texts = ["▁", "我", "喜欢", "苹果", "。", "ab", "c", "猫"]
+    assert word_numbers(texts, [False] * len(texts)) == [0, 0, 1, 2, 2, 3, 3, 4]
+    assert word_numbers(["▁見", "Tokyo", "ab"], [False] * 3) == [0, 1, 1]
+
+
 def test_words_begin_at_a_space_or_behind_a_special_token():
     assert word_numbers(["a", "b", "▁c", "<x>", "d", "▁e"], [False, False, False, True, False, False]) == [
         0, 0, 1, None, 2, 3,

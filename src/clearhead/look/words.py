@@ -5,6 +5,7 @@ The alignment, which source word each output word was made from, is read off cro
 
 import csv
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,9 @@ from torch import Tensor
 
 from clearhead.look.labelled import LabelledTensor, patterns, replayed
 from clearhead.model import Model
+from clearhead.text.words import UNSPACED
 
+LETTER_WITHOUT_SPACES = re.compile(f"[{UNSPACED}]")
 Spell = Callable[[Sequence[int]], list[str]]
 """Token ids as people read them, a leading space as ▁."""
 UNSEEN = 1e-3
@@ -40,14 +43,29 @@ def tokens(ids: Sequence[int], spell: Spell, n_special: int) -> tuple[Token, ...
 
 
 def word_numbers(texts: Sequence[str], special: Sequence[bool]) -> list[int | None]:
-    """The word that each token belongs to: a word begins with ▁, or behind a special token."""
+    """The word that each token belongs to, counted from 0; special tokens belong to none."""
     numbers: list[int | None] = []
-    count, inside = -1, False
+    count, word = -1, ""
     for text, is_special in zip(texts, special, strict=True):
-        count += not is_special and (not inside or text.startswith("▁"))
+        begins = not is_special and begins_word(text, word)
+        count += begins
         numbers.append(None if is_special else count)
-        inside = not is_special
+        word = "" if is_special else text if begins else word + text
     return numbers
+
+
+def begins_word(text: str, before: str) -> bool:
+    """Whether a token begins a word or goes on with the one before it.
+
+    A word begins with ▁, or behind a special token. In writing without spaces (Chinese, Japanese,
+    Thai …) each token is one, and takes the punctuation behind it along.
+    """
+    if not before or text.startswith("▁"):
+        return True
+    if not before.strip("▁"):
+        return False
+    is_other_writing = text[:1].isalnum() and LETTER_WITHOUT_SPACES.search(before)
+    return bool(LETTER_WITHOUT_SPACES.match(text) or is_other_writing)
 
 
 def word_places(tokens: Sequence[Token]) -> list[list[int]]:
