@@ -104,3 +104,9 @@ def test_an_alignment_is_drawn_darkest_where_most_is_looked_at():
         "gehe   ██",
         " ich ▒ ▒▒",
     ]
+    alignment = Alignment(source=("我", "go"), target=("去", "ich"), weights=weights)
+    assert Heatmap(alignment.matrix).blocks() == [
+        "    我 go",
+        " 去    ██",
+        "ich ▒▒ ▒▒",
+    ]

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unicodedata import east_asian_width
 
 import numpy as np
 import torch
@@ -159,6 +160,11 @@ def cut_label(label: str, widest: int = WIDEST) -> str:
     return label if len(label) <= widest else f"{label[: widest - 1]}…"
 
 
+def cell_width(text: str) -> int:
+    """Columns that a text takes in a terminal: Chinese and Japanese letters take two each."""
+    return sum(1 + (east_asian_width(letter) in "WF") for letter in text)
+
+
 @dataclass(frozen=True, eq=False)
 class Heatmap:
     """A matrix in blue, and orange where it is below zero; a notebook shows it."""
@@ -182,12 +188,15 @@ class Heatmap:
     def blocks(self) -> list[str]:
         """Lines of text, column names first: the nearer to 1 a number is, the fuller its block."""
         rows, columns = self.matrix.labels
-        margin = max(map(len, rows), default=0)
+        margin = max(map(cell_width, rows), default=0)
         lines = [" ".join([" " * margin, *columns])]
         for name, row in zip(rows, self.matrix.values, strict=True):
             shades = (SHADES[round(float(share) * (len(SHADES) - 1))] for share in row)
-            cells = (shade * len(label) for shade, label in zip(shades, columns, strict=True))
-            lines.append(" ".join([name.rjust(margin), *cells]).rstrip())
+            cells = (
+                shade * cell_width(label) for shade, label in zip(shades, columns, strict=True)
+            )
+            before = " " * (margin - cell_width(name))
+            lines.append(" ".join([before + name, *cells]).rstrip())
         return lines
 
     def svg(self) -> str:
