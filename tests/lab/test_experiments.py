@@ -23,7 +23,7 @@ def rows(folder, name):
 
 def test_attention_grows_faster_with_the_length_than_a_recurrent_layer(tmp_path):
     experiment = Complexity(
-        lengths=(64, 128, 512), widths=(32, 64), width=64, length=32, rounds=9,
+        lengths=(64, 256, 512), widths=(32, 64), width=64, length=32, rounds=5,
         chain_lengths=(2, 4, 8),
     )  # fmt: skip
     found = perform(experiment, [], tmp_path)
