@@ -1,7 +1,8 @@
-"""A chatbot from everyday conversations, beside a model of word sequences: python examples/dialogue.py
+"""A chatbot from small talk and everyday conversations, beside a model of word sequences: python examples/dialogue.py
 
-Data: dialogue/{dailydialog,topicalchat}.train.jsonl.gz and dialogue/dailydialog.val.jsonl.gz. Both speakers of a
-conversation are people, so each conversation is learned twice, once with each of them as the bot.
+Data: the small talk that comes with the package, dialogue/dailydialog.{train,val}.jsonl.gz and
+dialogue/chatterbot-english.jsonl.gz. Both speakers of DailyDialog are people, so each of its conversations is learned
+twice, once with each of them as the bot.
 """
 
 import json
@@ -14,6 +15,7 @@ from pathlib import Path
 from recipe import Recipe
 
 from clearhead.data.examples import Conversation, conversations
+from clearhead.demo.show import shipped
 from clearhead.tasks import Chatbot
 from clearhead.tasks.chat import ChatTask, read_conversations
 from clearhead.tasks.task import Perplexity
@@ -24,6 +26,8 @@ OPENINGS = (
     "I lost my job yesterday.", "Thank you very much.",
 )  # fmt: skip
 ORDER, DISCOUNT = 4, 0.75
+N_SMALL_TALK = 4_000
+"""Conversations of small talk: about as many words as people's own, so that neither drowns the other."""
 
 
 class Ngrams:
@@ -61,14 +65,19 @@ class Ngrams:
         return (kept + DISCOUNT * self.kinds[order][context] * lower) / total
 
 
-def both_views(paths: Sequence[str], into: Path) -> str:
-    """A file with each conversation twice: as it is, and from its second turn on."""
+def mixture(people: str, bots: str, into: Path) -> str:
+    """A file with what people said to each other, once from each side, and what bots answered."""
+    small_talk = shipped("chat.jsonl")[0][:N_SMALL_TALK]
+    talks = [talk.turns for talk in conversations(bots)]
+    talks += [
+        turns
+        for talk in conversations(people)
+        for turns in (talk.turns, talk.turns[1:])
+        if turns[1:]
+    ]
     into.parent.mkdir(parents=True, exist_ok=True)
-    with into.open("w", encoding="utf-8") as file:
-        for talk in conversations(*paths):
-            for turns in (talk.turns, talk.turns[1:]):
-                if len(turns) > 1:
-                    file.write(json.dumps({"turns": turns}) + "\n")
+    lines = [*small_talk, *(json.dumps({"turns": turns}) for turns in talks)]
+    into.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return str(into)
 
 
@@ -91,9 +100,11 @@ def baseline(
 
 
 recipe = Recipe(__doc__, "dialogue", budget="12m")
-raw = recipe.files("dialogue/dailydialog.train.jsonl.gz", "dialogue/topicalchat.train.jsonl.gz")
+people, bots = recipe.files(
+    "dialogue/dailydialog.train.jsonl.gz", "dialogue/chatterbot-english.jsonl.gz"
+)
 validation = recipe.files("dialogue/dailydialog.val.jsonl.gz")
-training = both_views(raw, recipe.into.with_name(recipe.into.name + "-data") / "train.jsonl")
+training = mixture(people, bots, recipe.into.with_name(recipe.into.name + "-data") / "train.jsonl")
 recipe.train("chat", [training], validation)
 recipe.run("evaluate", str(recipe.into), *validation)
 bot = Chatbot.load(recipe.into)
