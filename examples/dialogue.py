@@ -99,7 +99,7 @@ def baseline(
     return Perplexity(nats=nats, tokens=n_judged, bytes=n_bytes)
 
 
-recipe = Recipe(__doc__, "dialogue", budget="12m")
+recipe = Recipe(__doc__, "dialogue", budget="10m")
 people, bots = recipe.files(
     "dialogue/dailydialog.train.jsonl.gz", "dialogue/chatterbot-english.jsonl.gz"
 )
