@@ -102,8 +102,8 @@ def create_app(
         settings.memory,
         settings.limits.seconds,
         backend_for,
-        settings.workers,
-        settings.n_decoders,
+        n_servers=settings.workers,
+        n_decoders=settings.n_decoders,
     )
     work = Work(settings, shelf, Gate(), Meter())
     app = FastAPI(

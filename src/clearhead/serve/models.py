@@ -169,7 +169,9 @@ class Shelf:
             )
         self.memory, self.seconds, self.lock = memory, seconds, threading.RLock()
         self.runs = {
-            name: ServedRun(Path(path), name, load, backend_for, n_servers, n_decoders)
+            name: ServedRun(
+                Path(path), name, load, backend_for, n_servers=n_servers, n_decoders=n_decoders
+            )
             for name, path in zip(names, paths, strict=True)
         }
         for run in self.runs.values():
