@@ -65,11 +65,12 @@ def sorter(tmp_path_factory):
         yield model, backend
 
 
-@pytest.mark.parametrize("beam", [1, 5])
-def test_the_outputs_are_those_of_our_own_search_in_the_order_given(beam, sorter):
+@pytest.mark.parametrize(("beam", "no_repeat"), [(1, 0), (5, 0), (1, 2), (1, 3)])
+def test_the_outputs_are_those_of_our_own_search_in_the_order_given(beam, no_repeat, sorter):
     model, backend = sorter
     sources = [[*row, END] for row in rows(1, 500, held_out=True)]
-    options = DecodeConfig(beam=beam, n_best=min(beam, 2), guard=False)
+    n_best = min(beam, 2)
+    options = DecodeConfig(beam=beam, n_best=n_best, no_repeat_ngram=no_repeat, guard=False)
     ours, counted = decode(model, sources, options), Counted(backend)
     theirs = decode(model, sources, options, searching=WithBackend(counted))
     assert counted.n_decoded > 0.98 * len(sources)
@@ -122,7 +123,7 @@ def test_texts_come_back_in_order_with_their_splits_terms_and_notes(run, transla
     [
         {"temperature": 0.7, "beam": 1},
         {"min_length": 3},
-        {"no_repeat_ngram": 2},
+        {"no_repeat_ngram": 2, "beam": 3},
         {"repetition_penalty": 1.2},
         {"penalty": "average"},
         {"length_penalty": 1.5},

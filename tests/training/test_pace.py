@@ -59,6 +59,12 @@ def test_the_best_of_many_threads_is_found():
     assert machine.pace.threads == 8
 
 
+def test_on_a_single_processor_nothing_is_tried():
+    pace = Pace(1, 1, 0.0)
+    seconds = [0.5, 0.5, 0.5, 2.0, 2.0, 2.0, 0.5, 0.5, 0.5] * 10
+    assert not any(pace.note(step, took, TOKENS, 30.0 * step) for step, took in enumerate(seconds))
+
+
 def test_a_run_that_goes_on_changes_threads_at_the_same_steps_and_no_bit(monkeypatch):
     before, asked = torch.get_num_threads(), []
     monkeypatch.setattr(torch, "set_num_threads", asked.append)

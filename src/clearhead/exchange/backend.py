@@ -41,7 +41,8 @@ def lacks(options: DecodeConfig) -> list[str]:
     found = {
         "decode.temperature": options.temperature,
         "decode.min_length": options.min_length,
-        "decode.no_repeat_ngram": options.no_repeat_ngram,
+        # The best token is the same before and after the softmax, the best beam is not.
+        "decode.no_repeat_ngram": options.no_repeat_ngram and options.beam > 1,
         "decode.repetition_penalty": options.repetition_penalty != 1,
         # Our search goes on while a longer output could still win; its own ends sooner.
         "decode.penalty": options.beam > 1 and options.penalty == "average",
@@ -162,13 +163,14 @@ class CTranslate2:
 
     def can_read(self, sentence: Sentence, request: Request) -> bool:
         """Whether it can be told as it is: an end after the source, if the model reads one; no
-        prefix, positions enough."""
+        prefix, no least length of its own, positions enough."""
         if self.reads:
             ends = sentence.source[-1:] == (request.end,)
             fits = ends == self.source_end and len(sentence.source) <= self.n_positions
-            return fits and not sentence.n_prefix
+            return fits and not sentence.n_prefix and not sentence.min_length
         n_tokens = len(sentence.prompt) + sentence.limit - sentence.n_prefix
-        return request.options.beam == 1 and n_tokens <= self.n_positions
+        is_plain = request.options.beam == 1 and not request.options.no_repeat_ngram
+        return is_plain and n_tokens <= self.n_positions
 
     def batches(self, sentences: Sequence[Sentence]) -> Iterator[Sequence[Sentence]]:
         """Sentences of like length together, the longest first, so that all workers end alike."""
@@ -213,7 +215,7 @@ def end_all(workers: list[Worker]) -> None:
 
 def answers(worker: Worker, request: Request, batch: Sequence[Sentence]) -> list[Result]:
     """The outputs of a batch; none, where a rule that CTranslate2 does not know would be broken."""
-    beam = request.options.beam
+    beam, no_repeat = request.options.beam, request.options.no_repeat_ngram
     # it puts an end after a source by itself, if the model reads one
     n_ends = [each.source[-1:] == (request.end,) for each in batch]
     sources = [
@@ -226,12 +228,13 @@ def answers(worker: Worker, request: Request, batch: Sequence[Sentence]) -> list
         beam=beam,
         n_hypotheses=1 if beam == 1 else round(SPARE * beam),
         limit=max(each.limit - each.n_prefix for each in batch),
+        no_repeat=no_repeat,
         end=request.end,
-        scored=request.scored,
+        scored=request.scored and not no_repeat,  # its scores are of what the rule left over
     )
     blocked = set(request.blocked) - {request.end}
     texts = [best_of(*pair, request, blocked) for pair in zip(batch, found, strict=True)]
-    if request.scored and (beam > 1 or not batch[0].source):
+    if request.scored and (beam > 1 or no_repeat or not batch[0].source):
         score_tokens(worker, sources, texts)
     return [
         (sentence, [hypothesis(sentence, *text, request) for text in some])
@@ -244,13 +247,14 @@ def best_of(
 ) -> list[Text]:
     """As many as are asked for, by our ranking, if each is an output that our search may find."""
     ranking, n_best = Ranking(request.options), request.options.n_best
-    limit = sentence.limit - sentence.n_prefix
-    if request.options.beam == 1:  # a longer search begins with the same tokens
+    limit, is_greedy = sentence.limit - sentence.n_prefix, request.options.beam == 1
+    if is_greedy:  # a longer search begins with the same tokens
         best = [(ids[:limit], log_probs[:limit]) for ids, log_probs in found]
     else:
         ranked = sorted(found, key=lambda text: -ranking.score(sum(text[1]), len(text[0])))
         best = ranked[:n_best]
-    is_whole = request.options.beam == 1 or all(
+    # What is scored anew, a beam's and what blocks repetition, must have its end.
+    is_whole = (is_greedy and not request.options.no_repeat_ngram) or all(
         ids[-1] == request.end and len(ids) <= limit for ids, _ in best
     )
     allowed = is_whole and len(best) == n_best and all(blocked.isdisjoint(ids) for ids, _ in best)

@@ -53,6 +53,7 @@ class Decoder:
             "patience": n / asked["beam"],
             "num_hypotheses": n,
             "length_penalty": 1,
+            "no_repeat_ngram_size": asked["no_repeat"],
             "return_scores": not is_greedy,
             "return_end_token": True,
             "end_token": [asked["end"]],

@@ -59,7 +59,7 @@ class Pace:
         if self.former:
             return self.end_trial(step, seconds, now)
         pace = median(self.paces)
-        if now < self.next and pace < SLOWED * self.usual:
+        if self.most == 1 or (now < self.next and pace < SLOWED * self.usual):
             return None
         self.former = self.threads, pace
         return self.change(step, self.other())
