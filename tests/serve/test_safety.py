@@ -50,6 +50,13 @@ def test_another_address_without_a_key_refuses_to_start(host, runs, capsys):
     assert "--api-key" in capsys.readouterr().err
 
 
+def test_a_folder_that_is_no_run_is_refused_before_an_address_is_told(runs, tmp_path, capsys):
+    assert main(["serve", str(runs["chat"]), str(tmp_path), "--port", "0"]) == 1
+    told = capsys.readouterr().err
+    assert str(tmp_path) in told
+    assert "http://" not in told
+
+
 @pytest.mark.promise(24, "a foreign Host is refused")
 @pytest.mark.parametrize(
     "name", ["evil.example", "127.0.0.1.evil.example", "localhost.evil", "", "[::2]:80"]

@@ -98,6 +98,10 @@ def serve(
                 f"Serving needs {error.name}, which is not installed.",
                 "Install it with: pip install 'clearhead[serve]'",
             ) from None
+        from clearhead.folder import RunFolder
+
+        for run in runs:
+            RunFolder.open(run)  # or refuse it before an address is told
         n_decoders = decoders(engine, asked.workers)
         settings = asked.settings(runs, n_decoders)
         listening = listening_socket(settings)
