@@ -57,6 +57,23 @@ def test_a_translation_is_what_python_translates(served, runs):
     ]
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+def test_an_answer_without_scores_is_the_same(served, beam):
+    asked = {"text": SENTENCE, "beam": beam, "n_best": beam}
+    whole, bare = (
+        served.post("/api/translate", scores=scores, **asked).json() for scores in (True, False)
+    )
+    for one, other in zip(
+        [whole, *whole["alternatives"]], [bare, *bare["alternatives"]], strict=True
+    ):
+        assert one["score"] < 0
+        assert all(token["log_prob"] <= 0 for token in one["tokens"])
+        assert "score" not in other
+        assert [one["text"], *(token["id"] for token in one["tokens"])] == [
+            other["text"], *(token["id"] for token in other["tokens"])
+        ]  # fmt: skip
+
+
 @pytest.mark.parametrize("beam", [1, 4])
 def test_pieces_of_a_translation_are_its_text(served, beam):
     text = f"{SENTENCE} we eat bread , and they drink water ? " * 6

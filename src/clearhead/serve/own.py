@@ -26,6 +26,7 @@ from clearhead.tasks import (
     Classifier,
     Encoder,
     Filler,
+    Translation,
     Translator,
     User,
     Writer,
@@ -97,6 +98,8 @@ class TranslateRequest(Decoding):
     glossary: Annotated[dict[Text, Term], Field(max_length=20)] = {}
     protect: Annotated[list[Literal["numbers", "tags", "urls", "emoji"]], Field(max_length=4)] = []
     on_too_long: Literal["split", "truncate", "error"] = "split"
+    scores: bool = True
+    """Also say how likely each token was; without, the answer comes sooner."""
     align: bool = False
     """Also say which source word each word was made from."""
 
@@ -160,8 +163,11 @@ class LookRequest(Asked):
 
 
 def tokens_of(output: Output) -> list[dict[str, Any]]:
-    each = zip(output.ids, output.tokens, output.log_probs, strict=False)
-    return [{"id": id_, "text": text, "log_prob": round(lp, 6)} for id_, text, lp in each]
+    each = zip(output.ids, output.tokens, strict=True)
+    found: list[dict[str, Any]] = [{"id": id_, "text": text} for id_, text in each]
+    for token, log_prob in zip(found, output.log_probs, strict=False):
+        token["log_prob"] = round(log_prob, 6)
+    return found
 
 
 def told(output: Output, **more: Any) -> dict[str, Any]:
@@ -241,18 +247,23 @@ def translated(translator: User, asked: TranslateRequest) -> list[dict[str, Any]
         protect=asked.protect,
         on_too_long=asked.on_too_long,
         prefix=asked.prefix_ids,
+        scored=asked.scores,
         **asked.changes(translator),
     )
     return [
         told(
             each,
-            score=each.score,
+            **score_of(each, asked),
             notes=notes_on(translator, text),
-            alternatives=[told(other, score=other.score) for other in each.alternatives],
+            alternatives=[told(other, **score_of(other, asked)) for other in each.alternatives],
             **({"alignment": aligned(translator, text, each.text)} if asked.align else {}),
         )
         for text, each in zip(texts, found, strict=True)
     ]
+
+
+def score_of(found: Translation, asked: TranslateRequest) -> dict[str, float]:
+    return {"score": found.score} if asked.scores else {}
 
 
 def aligned(translator: Translator, source: str, target: str) -> dict[str, Any] | None:
