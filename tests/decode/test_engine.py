@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
@@ -13,6 +14,7 @@ from torch.testing import assert_close
 from clearhead.config import DecodeConfig
 from clearhead.decode import decode
 from clearhead.decode.engine import TappedEngine, TransformerEngine, fast_engine
+from clearhead.decode.flat import LEAST_PRODUCT, MANY_HEADS, added, attention
 from clearhead.decode.request import Request, laid_out
 from clearhead.errors import ModelError
 from clearhead.model import Tap
@@ -48,6 +50,24 @@ shapes = st.sampled_from(SHAPES + RECURRENT)
 texts = st.lists(st.integers(0, 7), min_size=1, max_size=6).map(tuple)
 pairs = st.lists(st.tuples(texts, texts), min_size=1, max_size=3)
 steps = st.integers(1, 6)
+
+
+@given(
+    st.sampled_from([1, 15, 16, 40]), st.sampled_from([1, 4]), st.integers(1, 5),
+    st.sampled_from([1, 12, 13, 30]), st.sampled_from([8, 32]), st.booleans(), st.integers(0, 99),
+)  # fmt: skip
+def test_both_ways_of_attention_agree(n, n_heads, width, n_slots, d_head, is_masked, seed):
+    assert 15 * 4 < MANY_HEADS <= 16 * 4, "both sides of the limits are drawn"
+    assert 12 * 32 < LEAST_PRODUCT <= 13 * 32, "both sides of the limits are drawn"
+    draw = torch.Generator().manual_seed(seed)
+    q = torch.randn(n, width, n_heads, d_head, generator=draw).transpose(1, 2)
+    k, v = torch.randn(2, n, n_heads, n_slots + 7, d_head, generator=draw).narrow(3, 0, n_slots)
+    mask = None
+    if is_masked:
+        mask = torch.rand(n, 1, width, n_slots, generator=draw) < 0.6
+        mask[..., -1] = True  # everybody sees itself
+    expected = F.scaled_dot_product_attention(q, k, v, mask)
+    assert_close(attention(q, k, v, added(mask, q.dtype)), expected, rtol=1e-4, atol=1e-5)
 
 
 def sentences(model, pairs, n_prefix=0):
