@@ -43,6 +43,10 @@ from clearhead.text.vocabulary import (
 PARALLELISM = "TOKENIZERS_PARALLELISM"
 SENTENCE_END = re.compile(r"(?<=[.!?…。！？])[\"'”’»)\]]*\s+")
 SPACE = re.compile(r"\s+")
+N_WAYS = 16
+"""Ways in which a word is cut with dropout: enough to seldom see the same, few enough to keep."""
+N_KEPT = 2**18
+"""Cuts that are kept: words come again, and cutting one takes longer than all else about it."""
 LONGEST = 256
 """Symbols merged together at most, for the time grows with the square; longer words are cut."""
 
@@ -62,13 +66,18 @@ class Merges:
             (self.ids[left], self.ids[right]): (rank, self.ids[left + right])
             for rank, (left, right) in enumerate(vocabulary.merges)
         }
+        self.kept_cut = lru_cache(N_KEPT)(self.cut)
 
     def encode(self, words: Iterable[str], dropout: float, random: Random) -> Iterator[int]:
         """Ids of the words; each possible merge is left out with the probability `dropout`."""
         for word in words:
-            symbols = list(self.symbols(word))
-            for start in range(0, len(symbols), LONGEST):
-                yield from self.merge(symbols[start : start + LONGEST], dropout, random)
+            yield from self.kept_cut(word, dropout, random.randrange(N_WAYS))
+
+    def cut(self, word: str, dropout: float, way: int) -> tuple[int, ...]:
+        """One of the ways to cut a word, the same whenever it is asked for."""
+        random, symbols = Random(f"{way} {word}"), list(self.symbols(word))  # noqa: S311
+        parts = (symbols[start : start + LONGEST] for start in range(0, len(symbols), LONGEST))
+        return tuple(token for part in parts for token in self.merge(part, dropout, random))
 
     def symbols(self, word: str) -> Iterator[int]:
         """The characters of a word as ids, spelled in bytes where the vocabulary lacks them."""
