@@ -89,7 +89,7 @@ def test_what_was_spent_before_the_first_step_is_part_of_the_budget() -> None:
 def test_the_end_is_told_below_the_picture() -> None:
     end = Ended(
         3, weights="last", scores={"last": 7.0}, name="BLEU", n_examples=9, unit="pairs", epochs=1.0,
-        seconds=3.0, losses=(2.0,),
+        seconds=3.0, validations=((2, 2.0),),
     )  # fmt: skip
     console = Console(file=io.StringIO(), width=80, force_terminal=True)
     display = LiveDisplay(Path("runs/a"), console)

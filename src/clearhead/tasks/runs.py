@@ -284,17 +284,22 @@ class Ended(Chosen):
     """What its examples are called."""
     epochs: float
     seconds: float
-    losses: tuple[float, ...]
-    """All validation losses, in order."""
+    validations: tuple[tuple[int, float], ...]
+    """All validation losses in order, each after the step that it was measured at."""
     baseline: str = ""
     """What a model without a network reaches on the same examples, where one was fitted."""
 
     @property
     def fall(self) -> float | None:
         """By which share the validation loss fell in the last quarter; None: too few to tell."""
-        if len(self.losses) < 4:
+        if len(self.validations) < 4:
             return None
-        return 1 - self.losses[-1] / (self.losses[-1 - len(self.losses) // 4] or 1.0)
+        before = [loss for step, loss in self.validations if 4 * step <= 3 * self.step]
+        return 1 - self.losses[-1] / (before[-1] or 1.0) if before else None
+
+    @property
+    def losses(self) -> list[float]:
+        return [loss for _, loss in self.validations]
 
     @property
     def is_overfitted(self) -> bool:
@@ -335,14 +340,16 @@ def ended_run(folder: RunFolder, chosen: Chosen) -> Ended:
     """What a run that has just chosen its weights has come to, as far as its log is there."""
     log = list(folder.log.lines())
     steps = [line for line in log if line.get("kind") == "step"]
-    losses = [line["loss"] for line in log if line.get("kind") == "validation"]
+    validations = [line for line in log if line.get("kind") == "validation"]
     return Ended(
         **vars(chosen),
         unit=TASKS[folder.config().task].unit,
         baseline=folder.plan().baseline,
         epochs=steps[-1]["epoch"] if steps else 0.0,
         seconds=steps[-1]["seconds"] if steps else 0.0,
-        losses=tuple(loss for loss in losses if loss is not None),
+        validations=tuple(
+            (line["step"], line["loss"]) for line in validations if line["loss"] is not None
+        ),
     )
 
 
