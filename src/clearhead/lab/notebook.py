@@ -168,10 +168,11 @@ def perform(
 
 def setup(experiment: Experiment, files: Sequence[Path]) -> dict[str, Any]:
     """All that must be the same for points to stand in one table."""
+    cores = "1 core" if n_processors() == 1 else f"{n_processors()} cores"
     return {
         "sizes": asdict(experiment),
         "files": [described_file(path) for path in files],
-        "machine": f"{processor()}, {n_processors()} cores, {platform.system()}",
+        "machine": f"{processor()}, {cores}, {platform.system()}",
         "torch": str(torch.__version__),
     }
 

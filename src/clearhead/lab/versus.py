@@ -100,8 +100,9 @@ class Versus(Experiment):
             f"machine, {fastest['tokens_per_second']:,.0f}.",
             f"At equal updates ({shared:,}) the scores are those of the last validation before it; "
             "whoever makes more updates has a learning rate that is still high there.",
-            f"{len(self.seeds)} of all seeds and one machine, where other work may have taken time "
-            "from one more than from another: differences of a few BLEU mean nothing.",
+            f"{'One seed' if len(self.seeds) == 1 else f'{len(self.seeds)} seeds'} and one machine, "
+            "where other work may have taken time from one more than from another: differences of "
+            "a few BLEU mean nothing.",
         )
         return Findings(said=said, table=tuple(table), details=told)
 
