@@ -199,8 +199,10 @@ class Table3(Experiment):
             if each.paper is None:
                 continue
             change = mean(found[each.name], "perplexity") - mean(base, "perplexity")
-            told = each.name if abs(change) > noise else f"{each.name} (within noise)"
-            (agree if (change > 0) == (each.paper[1] > PAPER_BASE) else differ).append(told)
+            theirs, is_noise = each.paper[1] - PAPER_BASE, abs(change) <= noise
+            is_same = (change > 0) == (theirs > 0) if theirs else is_noise
+            told = f"{each.name} (within noise)" if is_noise else each.name
+            (agree if is_same else differ).append(told)
         worst = max(chosen, key=lambda each: mean(found[each.name], "perplexity"))
         said = (
             f"In the direction of the paper: {', '.join(agree) or 'none'}.",
