@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from multiprocessing.pool import Pool
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -32,8 +32,8 @@ import torch
 from clearhead import metrics
 from clearhead.config import Config, DecodeConfig, ModelConfig, TokenizerConfig
 from clearhead.decode import FlatTransformer, WithBackend, decode, laid_out
-from clearhead.exchange.ct2 import Precision
-from clearhead.exchange.engine import ctranslate2_for
+from clearhead.exchange.backend import CTranslate2
+from clearhead.exchange.ct2 import Precision, tokens_of, write_model
 from clearhead.folder import RunFolder
 from clearhead.machine import keep_freed_memory, processor
 from clearhead.model import Transformer, build
@@ -78,6 +78,8 @@ class Job:
     batch: int = 256
     n_sentences: int = 1000
     length: int | None = LENGTH
+    longest: int = 256
+    """Where an output of no forced length is cut off."""
     outputs: bool = False
 
 
@@ -221,6 +223,7 @@ class Clearhead:
             asked = [texts] if job.batch > 1 else [[text] for text in texts[: job.n_sentences]]
             # Random weights repeat themselves, and would be decoded again.
             options = {"beam": job.beam, "scored": False, "guard": job.model == "run"}
+            options |= {} if job.model == "run" else {"max_length": job.longest}
             begin = time.perf_counter()
             for some in asked:
                 translator.translate(some[: job.n_sentences], **options)
@@ -253,10 +256,18 @@ def decoded(model: FlatTransformer, sources: list[list[int]], job: Job) -> list[
 
 @cache
 def by_ctranslate2(path: Path, n_workers: int, int8: bool) -> Translator:
-    """CTranslate2's processes behind our own entries, with our guard, order and rules."""
+    """CTranslate2's processes behind our own entries, with our guard, order and rules.
+
+    Without a certificate: random weights decide by a hair, and in 8 bits otherwise.
+    """
     translator = Translator.load(path)
-    precision: Precision = "int8" if int8 else "float32"
-    backend = ctranslate2_for(path, translator.model, n_workers=n_workers, precision=precision)
+    model, precision = translator.model, cast("Precision", "int8" if int8 else "float32")
+    folder = path / f"ct2-{precision}"
+    if not folder.exists():
+        folder.mkdir()
+        source, target = map(tokens_of, translator.tokenizers)
+        write_model(model, (source, target), folder, precision)
+    backend = CTranslate2(folder, model, n_workers=n_workers, precision=precision)
     translator.searching = WithBackend(backend)
     return translator
 
@@ -470,13 +481,16 @@ def backend(measure: Measure, models: list[str], n_sentences: int, repeats: int)
     ):
         columns = {}
         for model in models:
-            for name, beam in (("greedy", 1), ("beam 4", 4)):
+            # A beam of random weights hardly ever ends, and all must do the same work.
+            ways = (("greedy", 1), ("beam 4", 4)) if model == "run" else (("greedy", 1),)
+            for name, beam in ways:
                 jobs = {
                     engine: replace(
                         job,
                         model=model,
                         beam=beam,
                         n_sentences=n,
+                        longest=256 if model == "run" else 2 * LENGTH,
                         **({"batch": 1, "workers": 1} if is_alone else {}),
                     )
                     for engine, job in TEXT_TO_TEXT.items()
@@ -570,7 +584,7 @@ def backend_files(
         theirs = [python, ROOT / "benchmarks" / "peers.py", folder, model, precision]
         theirs += [given, theirs_to]
         rounds = []
-        for n in (len(texts), *[n_lines] * repeats):  # the first time, both write the model
+        for n in (1_000, *[n_lines] * repeats):  # the first time, both write the model
             given.write_text("".join(f"{texts[i % len(texts)]}\n" for i in range(n)))
             rounds.append((timed(ours), timed(theirs)))
         speeds = [
@@ -661,7 +675,10 @@ def main() -> None:
             if "files" in wanted:
                 files(folder, measure, "small", texts, options.lines)
             if "backend-files" in wanted and trained:
-                backend_files(folder, options.peers, "run", texts, options.lines, 1)
+                # Half of the other text is in the same language; lines that come often would suit
+                # whoever sorts them into batches of the same.
+                lines = [*texts, *train[: len(train) // 2]]
+                backend_files(folder, options.peers, "run", lines, options.lines, 1)
 
 
 if __name__ == "__main__":

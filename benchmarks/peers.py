@@ -129,7 +129,7 @@ def translator(name: str, workers: int, threads: int, precision: str) -> ctransl
 def ct2(job: dict[str, Any]) -> Callable[[Ids], Ids]:
     engine = translator(job["model"], job["workers"], job["threads"], job["precision"])
     ends = ("min_decoding_length", "max_decoding_length")
-    options = {} if job["length"] is None else dict.fromkeys(ends, job["length"])
+    options = {ends[1]: job["longest"]} if job["length"] is None else dict.fromkeys(ends, job["length"])
 
     def translate(sources: Ids) -> Ids:
         tokens = [as_words(source) for source in sources]
@@ -149,13 +149,17 @@ def ct2(job: dict[str, Any]) -> Callable[[Ids], Ids]:
     return translate
 
 
-def translated(name: str, precision: str, threads: int, beam: int, texts: list[str]) -> list[str]:
+def translated(
+    name: str, precision: str, threads: int, beam: int, longest: int, texts: list[str]
+) -> list[str]:
     """Text to text, as whoever uses CTranslate2 from Python would write it."""
     engine, tokenizer = translator(name, threads, 1, precision), tokenizer_of(name)
     found = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     tokens = [as_words([*each.ids, END]) for each in found]
     # CTranslate2 sorts by length and forms the batches.
-    results = engine.translate_batch(tokens, beam_size=beam, max_batch_size=64)
+    results = engine.translate_batch(
+        tokens, beam_size=beam, max_batch_size=64, max_decoding_length=longest
+    )
     return tokenizer.decode_batch([list(map(int, each.hypotheses[0])) for each in results])
 
 
@@ -181,7 +185,7 @@ def script(job: dict[str, Any]) -> Callable[[list[str]], list[str]]:
         if len(pieces) < 8:
             pieces = [order[start::2] for start in range(2)]
         asked = [
-            (job["model"], job["precision"], 1, job["beam"], [texts[place] for place in piece])
+            (job["model"], job["precision"], 1, job["beam"], job["longest"], [texts[place] for place in piece])
             for piece in pieces
         ]
         outputs = [""] * len(texts)
@@ -195,7 +199,7 @@ def script(job: dict[str, Any]) -> Callable[[list[str]], list[str]]:
 
 def threaded(job: dict[str, Any]) -> Callable[[list[str]], list[str]]:
     """One process, in which CTranslate2 has as many workers as it is asked for."""
-    how = job["model"], job["precision"], job["workers"], job["beam"]
+    how = job["model"], job["precision"], job["workers"], job["beam"], job["longest"]
 
     def translate(texts: list[str]) -> list[str]:
         n_each = 1 if job["batch"] == 1 else len(texts)
@@ -210,7 +214,7 @@ def threaded(job: dict[str, Any]) -> Callable[[list[str]], list[str]]:
 
 def translate_file(name: str, precision: str, source: str, output: str) -> None:
     lines = Path(source).read_text(encoding="utf-8").splitlines()
-    found = script({"model": name, "precision": precision, "beam": 1})(lines)
+    found = script({"model": name, "precision": precision, "beam": 1, "longest": 256})(lines)
     Path(output).write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
 
 
