@@ -1,7 +1,7 @@
 """The server on this machine: what it adds to the engine, what 32 clients get, and whether memory stays flat.
 
     script/bench serve --run RUN [--input FILE] [--sentences 200] [--clients 32] [--rounds 3]
-        [--requests 10000] [--engine own]
+        [--requests 10000] [--engine own] [--workers 1]
 
 RUN is a translator; FILE holds sentences, one a line (else those of Multi30k's test set). Engine and server are timed
 in turn, sentence by sentence, so that a busy machine slows both; processor time tells what a busy machine hides. Prints
@@ -37,10 +37,10 @@ SENTENCES = ROOT.parent / "shared" / "data" / "multi30k" / "test2016.en.gz"
 
 
 @contextmanager
-def server(run: str, engine: str) -> Iterator[tuple[int, int]]:
+def server(run: str, engine: str, workers: int) -> Iterator[tuple[int, int]]:
     """A server process: its port and its id."""
     command = [sys.executable, "-m", "clearhead", "serve", run, "--port=0", "--quiet"]
-    command.append(f"--engine={engine}")
+    command += [f"--engine={engine}", f"--workers={workers}"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None, "it is a pipe"
@@ -177,6 +177,7 @@ def main() -> None:
     parser.add_argument("--run", required=True, help="a translator")
     parser.add_argument("--input", type=Path, default=SENTENCES)
     parser.add_argument("--engine", default="auto", help="of the server: auto, own or ctranslate2")
+    parser.add_argument("--workers", type=int, default=1, help="processes of the server")
     parser.add_argument("--sentences", type=int, default=200)
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3, help="each of one client, many, a file")
@@ -193,7 +194,7 @@ def main() -> None:
     )
     print("| what | value |\n|---|---|")
     reader = file_reader(asked.run, asked.engine)
-    with server(asked.run, asked.engine) as (port, pid):
+    with server(asked.run, asked.engine, asked.workers) as (port, pid):
         alone, served = latencies(port, reader, few)
         added = statistics.median(s - a for s, a in zip(served, alone, strict=True))
         print(f"| the engine alone, p50 | {1e3 * statistics.median(alone):.1f} ms |")
