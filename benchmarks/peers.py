@@ -129,7 +129,9 @@ def translator(name: str, workers: int, threads: int, precision: str) -> ctransl
 def ct2(job: dict[str, Any]) -> Callable[[Ids], Ids]:
     engine = translator(job["model"], job["workers"], job["threads"], job["precision"])
     ends = ("min_decoding_length", "max_decoding_length")
-    options = {ends[1]: job["longest"]} if job["length"] is None else dict.fromkeys(ends, job["length"])
+    options = (
+        {ends[1]: job["longest"]} if job["length"] is None else dict.fromkeys(ends, job["length"])
+    )
 
     def translate(sources: Ids) -> Ids:
         tokens = [as_words(source) for source in sources]
@@ -185,7 +187,14 @@ def script(job: dict[str, Any]) -> Callable[[list[str]], list[str]]:
         if len(pieces) < 8:
             pieces = [order[start::2] for start in range(2)]
         asked = [
-            (job["model"], job["precision"], 1, job["beam"], job["longest"], [texts[place] for place in piece])
+            (
+                job["model"],
+                job["precision"],
+                1,
+                job["beam"],
+                job["longest"],
+                [texts[place] for place in piece],
+            )
             for piece in pieces
         ]
         outputs = [""] * len(texts)
