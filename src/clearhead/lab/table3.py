@@ -199,8 +199,8 @@ class Table3(Experiment):
             if each.paper is None:
                 continue
             change = mean(found[each.name], "perplexity") - mean(base, "perplexity")
-            theirs, is_noise = each.paper[1] - PAPER_BASE, abs(change) <= noise
-            is_same = (change > 0) == (theirs > 0) if theirs else is_noise
+            in_paper, is_noise = each.paper[1] - PAPER_BASE, abs(change) <= noise
+            is_same = (change > 0) == (in_paper > 0) if in_paper else is_noise
             told = f"{each.name} (within noise)" if is_noise else each.name
             (agree if is_same else differ).append(told)
         worst = max(chosen, key=lambda each: mean(found[each.name], "perplexity"))
