@@ -14,7 +14,7 @@ from torch.testing import assert_close
 from clearhead.config import DecodeConfig
 from clearhead.decode import decode
 from clearhead.decode.engine import TappedEngine, TransformerEngine, fast_engine
-from clearhead.decode.flat import LEAST_PRODUCT, MANY_HEADS, added, attention
+from clearhead.decode.flat import LEAST_PRODUCT, MANY_HEADS, added, attended
 from clearhead.decode.request import Request, laid_out
 from clearhead.errors import ModelError
 from clearhead.model import Tap
@@ -67,7 +67,7 @@ def test_both_ways_of_attention_agree(n, n_heads, width, n_slots, d_head, is_mas
         mask = torch.rand(n, 1, width, n_slots, generator=draw) < 0.6
         mask[..., -1] = True  # everybody sees itself
     expected = F.scaled_dot_product_attention(q, k, v, mask)
-    assert_close(attention(q, k, v, added(mask, q.dtype)), expected, rtol=1e-4, atol=1e-5)
+    assert_close(attended(q, k, v, added(mask, q.dtype)), expected, rtol=1e-4, atol=1e-5)
 
 
 def sentences(model, pairs, n_prefix=0):

@@ -129,7 +129,7 @@ class FlatTransformer:
             heads = self.heads(layer.qkv(layer.norm_self(x) if self.norm_first else x), shape, 3)
             own.narrow(3, begin, n_new).copy_(heads.narrow(0, 1, 2))
             k, v = own.narrow(3, 0, end).unbind()
-            z = attention(heads.select(0, 0), k, v, mask)
+            z = attended(heads.select(0, 0), k, v, mask)
             x = self.after(layer, x, in_rows(z), shape, source=source, mask=source_mask)
         x = self.norm(x)
         if n_last is not None:
@@ -151,7 +151,7 @@ class FlatTransformer:
         if source is not None:
             rows = layer.query(layer.norm_cross(x) if self.norm_first else x)
             q = self.heads(rows, shape, 1).select(0, 0)
-            x = layer.add_cross_out(x, in_rows(attention(q, *source, mask)))
+            x = layer.add_cross_out(x, in_rows(attended(q, *source, mask)))
             x = x if self.norm_first else layer.norm_cross(x)
         hidden = layer.inner(layer.norm_ff(x) if self.norm_first else x)
         in_place = self.activation is F.relu
@@ -231,7 +231,7 @@ def added(mask: Bool[Tensor, "..."] | None, dtype: torch.dtype) -> Float[Tensor,
     return nothing.where(mask, torch.finfo(dtype).min)
 
 
-def attention(
+def attended(
     q: Float[Tensor, "N H W K"],
     k: Float[Tensor, "N H S K"],
     v: Float[Tensor, "N H S K"],
