@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from clearhead.cli.display import HEIGHT, LiveDisplay, PlainDisplay, duration, plot
+from clearhead.cli.display import HEIGHT, LiveDisplay, PlainDisplay, duration, plot, train_and_watch
 from clearhead.config import Config
 from clearhead.tasks.runs import Ended
 from clearhead.training import Correction, StepReport, Stopped, Validation
@@ -59,6 +59,16 @@ def test_each_report_that_deserves_a_sentence_is_told(kind: type[PlainDisplay]) 
     assert "validation loss 1.500" in told
     assert "BLEU 7.0" in told
     assert "→ eine Katze" in told
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_of_processes_that_train_together_the_first_speaks_for_all(
+    rank: str, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setattr("clearhead.cli.display.fit", lambda *given: iter(REPORTS[:-1]))
+    train_and_watch("translation", {}, tmp_path)
+    assert ("validation loss 1.500" in capsys.readouterr().err) is (rank == "0")
 
 
 @pytest.mark.parametrize("kind", [PlainDisplay, LiveDisplay])

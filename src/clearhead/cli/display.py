@@ -19,6 +19,7 @@ from rich.text import Text
 from clearhead.cli.options import USES
 from clearhead.config import Given
 from clearhead.errors import ConfigError
+from clearhead.machine import told_by_torchrun
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit
 from clearhead.tasks.runs import Ended
@@ -266,11 +267,15 @@ def train_and_watch(
     quiet: bool = False,
     tells_next: bool = True,
 ) -> None:
-    """Train with somebody watching; a signal that stops it is told by the exit code."""
-    with begun_display(folder, quiet) as display:
+    """Train with somebody watching; a signal that stops it is told by the exit code.
+
+    Of the processes that torchrun starts, the first speaks for all.
+    """
+    is_first = told_by_torchrun("RANK", 0) == 0
+    with begun_display(folder, quiet or not is_first) as display:
         display.tells_next = tells_next
         reports = fit(TASKS[task], given, folder, display.progress)
-        for report in with_tensorboard(reports, folder) if tensorboard else reports:
+        for report in with_tensorboard(reports, folder) if tensorboard and is_first else reports:
             display.show(report)
     if display.stopped_by is not None:
         raise typer.Exit(128 + display.stopped_by)
