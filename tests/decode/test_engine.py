@@ -2,6 +2,8 @@
 
 import gc
 import weakref
+from copy import deepcopy
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -91,8 +93,15 @@ def whole(model, sentence, tokens=()):
     return model(source, target)[0].log_softmax(dim=-1)
 
 
+@pytest.fixture(scope="module")
+def exact(build):
+    """Makes small models in double precision: some of them are so steep that single precision,
+    which rounds differently in another order, is off by 1e-4 in both ways of computing."""
+    return cache(lambda **changes: deepcopy(build(**changes)).double())
+
+
 def same(found, expected):
-    assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    assert_close(found, expected, atol=1e-9, rtol=1e-9)
 
 
 def one_more(engine, tokens):
@@ -105,8 +114,8 @@ def engines(model):
 
 
 @given(shapes, pairs, steps, st.integers(0, 3), st.data())
-def test_engine_equals_model_at_every_step(build, shape, pairs, n_steps, n_prefix, data):
-    model, asked = build(**shape), sentences(build(**shape), pairs, n_prefix)
+def test_engine_equals_model_at_every_step(exact, shape, pairs, n_steps, n_prefix, data):
+    model, asked = exact(**shape), sentences(exact(**shape), pairs, n_prefix)
     written = torch.randint(8, (len(asked), n_steps))
     with torch.inference_mode():
         for engine in engines(model):
@@ -126,9 +135,9 @@ def test_engine_equals_model_at_every_step(build, shape, pairs, n_steps, n_prefi
     pairs,
     st.lists(st.lists(st.integers(0, 2), min_size=3, max_size=3), min_size=1, max_size=4),
 )
-def test_hypotheses_that_change_parents_go_on_as_if_alone(build, shape, pairs, choices):
+def test_hypotheses_that_change_parents_go_on_as_if_alone(exact, shape, pairs, choices):
     """Three hypotheses for each sentence; at every step each goes on from one of its sentence."""
-    model, asked = build(**shape), sentences(build(**shape), pairs)
+    model, asked = exact(**shape), sentences(exact(**shape), pairs)
     with torch.inference_mode():
         for engine in engines(model):
             engine.read(asked, 3)
@@ -148,9 +157,9 @@ def test_hypotheses_that_change_parents_go_on_as_if_alone(build, shape, pairs, c
 
 
 @given(shapes, st.lists(pairs, min_size=2, max_size=3), steps, st.booleans())
-def test_sentences_that_leave_and_join_go_on_as_if_alone(build, shape, parties, n_steps, leave):
+def test_sentences_that_leave_and_join_go_on_as_if_alone(exact, shape, parties, n_steps, leave):
     """Batches of different lengths, with different sources, become one after some steps."""
-    model = build(**shape)
+    model = exact(**shape)
     with torch.inference_mode():
         for kind in range(2):
             engine, asked, written = None, [], []
@@ -184,15 +193,15 @@ def test_hypotheses_share_their_sentences_keys_and_do_not_copy_them(build):
     assert [keys.shape[0] for keys, _ in engine.cache.source] == [2, 2]
 
 
-def test_the_cache_grows_when_it_is_full(build):
-    flat = laid_out(build(family="decoder"))
+def test_the_cache_grows_when_it_is_full(exact):
+    flat = laid_out(exact(family="decoder"))
     cache = flat.new_cache([1], capacity=1)
     with torch.inference_mode():
         found = [flat(torch.tensor([[4]]), cache)]
         for token in (5, 6, 7, 4):
             cache.grow(torch.zeros(1, 1, dtype=torch.long))
             found.append(flat(torch.tensor([[token]]), cache))
-    same(torch.cat(found, dim=1), build(family="decoder")(target=torch.tensor([[4, 5, 6, 7, 4]])))
+    same(torch.cat(found, dim=1), exact(family="decoder")(target=torch.tensor([[4, 5, 6, 7, 4]])))
 
 
 def test_only_the_last_logits_are_computed_where_only_they_are_asked_for(build):
