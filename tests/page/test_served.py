@@ -364,6 +364,8 @@ def test_nothing_leaves_the_screen(open_page, width):
         tab.evaluate("(name) => { location.hash = `#/${name}`; }", tab_name)
         tab.wait_for_selector(".use")
         assert tab.evaluate("document.documentElement.scrollWidth") <= width, tab_name
+        here = tab.locator("nav.tabs [aria-current]").bounding_box()
+        assert 0 <= here["x"] <= width - here["width"], f"{tab_name} is not in sight among the tabs"
     tab.evaluate("() => { location.hash = '#/sentence'; }")
     tab.wait_for_selector(".sentence-view")
     assert tab.evaluate("document.documentElement.scrollWidth") <= width

@@ -2,7 +2,7 @@
 
 import { get, keepKey } from "./api.js";
 import { dark } from "./colour.js";
-import { h } from "./dom.js";
+import { bringIntoSight, h } from "./dom.js";
 import { Inside } from "./inside.js";
 import { recallTheme, remember } from "./page.js";
 import { Train } from "./train.js";
@@ -116,6 +116,7 @@ class App {
       link("inside", "Inside", inside, this.able("look").length > 0),
       link("train", "Train", place === "train"),
     );
+    bringIntoSight(this.nav);
   }
 
   theme() {

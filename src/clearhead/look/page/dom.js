@@ -97,6 +97,14 @@ export function slider(label, { min, max, step = 1, value, text }, pick) {
   return element;
 }
 
+/** Scrolls a row of links so that the one for this page is in sight. */
+export function bringIntoSight(nav) {
+  const here = nav.querySelector("[aria-current]")?.getBoundingClientRect();
+  if (!here) return;
+  const row = nav.getBoundingClientRect();
+  nav.scrollLeft += here.left - row.left - (row.width - here.width) / 2;
+}
+
 /** A number as people read it: four digits after the point where they matter, a true minus. */
 export function number(x, digits = 4) {
   if (x === -Infinity) return "−∞";

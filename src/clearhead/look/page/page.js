@@ -2,7 +2,7 @@
 
 import { attentionOf } from "./attention.js";
 import { dark, ink } from "./colour.js";
-import { bdi, h, number } from "./dom.js";
+import { bdi, bringIntoSight, h, number } from "./dom.js";
 import { Keys } from "./keys.js";
 import { matrixDrawing, save, savePng, saveSvg } from "./save.js";
 import { fitted, linked } from "./selection.js";
@@ -335,8 +335,7 @@ export class Page {
         ),
       ),
     );
-    const here = this.nav.querySelector("[aria-current]");
-    this.nav.scrollLeft = here.offsetLeft - (this.nav.clientWidth - here.clientWidth) / 2;
+    bringIntoSight(this.nav);
     const pressed = (on) => String(on);
     this.extra.replaceChildren(
       h(

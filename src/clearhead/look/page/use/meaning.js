@@ -75,10 +75,10 @@ export class MeaningTab extends Tab {
     });
     const { row, column } = at;
     this.what.replaceChildren(
+      `${this.alike[row][column].toFixed(3)} (1 is the same direction) between `,
       h("b", lines[row]),
       " and ",
       h("b", lines[column]),
-      `: ${this.alike[row][column].toFixed(3)} (1 is the same direction)`,
     );
   }
 
