@@ -1,11 +1,12 @@
 """The server on this machine: what it adds to the engine, what 32 clients get, and whether memory stays flat.
 
     script/bench serve --run RUN [--input FILE] [--sentences 200] [--clients 32] [--rounds 3]
-        [--requests 10000] [--engine own] [--workers 1]
+        [--requests 10000] [--engine own] [--workers 1] [--libretranslate PORT]
 
 RUN is a translator; FILE holds sentences, one a line (else those of Multi30k's test set). Engine and server are timed
-in turn, sentence by sentence, so that a busy machine slows both; processor time tells what a busy machine hides. Prints
-a Markdown table.
+in turn, sentence by sentence, so that a busy machine slows both; processor time tells what a busy machine hides. PORT
+is where a LibreTranslate with the same model listens on this machine; it is asked in turn with our server. Prints a
+Markdown table.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from pathlib import Path
 from clearhead.cli.serve import decoders
 from clearhead.decode import WithBackend
 from clearhead.exchange.engine import ctranslate2_for
+from clearhead.folder import RunFolder
 from clearhead.machine import n_processors
 from clearhead.tasks import Translator
 
@@ -51,11 +53,16 @@ def server(run: str, engine: str, workers: int) -> Iterator[tuple[int, int]]:
         process.communicate(timeout=40)
 
 
-def prepared(text: str) -> bytes:
-    """A whole request, made before the clock starts; a file has no scores either."""
-    body = json.dumps({"text": text, "scores": False}).encode()
-    head = "POST /api/translate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json"
+def posted(path: str, **asked: object) -> bytes:
+    """A whole request, made before the clock starts."""
+    body = json.dumps(asked).encode()
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json"
     return f"{head}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+
+
+def prepared(text: str) -> bytes:
+    """A request of our own API; a file has no scores either."""
+    return posted("/api/translate", text=text, scores=False)
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,7 @@ def ask(port: int, requests: Sequence[bytes], n_clients: int) -> Asked:
                 number, before = parts[client]
                 read = before + client.recv(65_536)
                 head, _, body = read.partition(b"\r\n\r\n")
-                n_bytes = re.search(rb"content-length: (\d+)", head)
+                n_bytes = re.search(rb"(?i)content-length: (\d+)", head)
                 if n_bytes is None or len(body) < int(n_bytes[1]):
                     parts[client] = number, read
                     continue
@@ -164,6 +171,32 @@ def file_reader(run: str, engine: str) -> Translator:
     return found
 
 
+def beside_libretranslate(
+    port: int, theirs: int, run: str, lines: list[str], asked: argparse.Namespace
+) -> None:
+    """Rows of a table: both servers through LibreTranslate's API, one client and many, in turn."""
+    data = RunFolder.open(run).config().data
+    spoken = {"source": data.source_language, "target": data.target_language}
+    requests = [posted("/translate", q=text, **spoken) for text in lines]
+    few = requests[: asked.sentences]
+    for each in (port, theirs):
+        ask(each, requests[:10], 1)  # warm up
+    rounds = [
+        [ask(each, some, n) for some, n in ((few, 1), (requests, asked.clients)) for each in (port, theirs)]
+        for _ in range(asked.rounds)
+    ]  # fmt: skip
+    for place, n_clients in ((0, 1), (2, asked.clients)):
+        ours, their = (statistics.median(each[place + i].rate for each in rounds) for i in (0, 1))
+        ratio = statistics.median(each[place].rate / each[place + 1].rate for each in rounds)
+        told = f"{ours:.1f} sentences/s, LibreTranslate {their:.1f}, **{ratio:.2f} ×**"
+        print(f"| `/translate`, clients: {n_clients} | {told} |")
+    texts = [
+        [json.loads(body)["translatedText"] for body in each.answers] for each in rounds[0][2:]
+    ]
+    n_same = sum(a == b for a, b in zip(*texts, strict=True))
+    print(f"| the same translation as LibreTranslate's | {n_same} of {len(lines)} |")
+
+
 def file_rate_of(reader: Translator, lines: list[str]) -> float:
     begun = time.perf_counter()
     list(reader.stream(lines, scored=False))
@@ -182,6 +215,9 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3, help="each of one client, many, a file")
     parser.add_argument("--requests", type=int, default=10_000, help="over which memory is watched")
+    parser.add_argument(
+        "--libretranslate", type=int, metavar="PORT", help="one with the same model"
+    )
     asked = parser.parse_args()
     opened = gzip.open if asked.input.suffix == ".gz" else open
     with opened(asked.input, "rt", encoding="utf-8") as file:
@@ -219,6 +255,8 @@ def main() -> None:
         print(f"| {asked.clients} clients ÷ `translate --input` | {by_file:.2f} |")
         both = f"{1e3 * cpu:.2f} ms, the clients {1e3 * client:.2f} ms"
         print(f"| processor time of a sentence, {asked.clients} clients | {both} |")
+        if asked.libretranslate:
+            beside_libretranslate(port, asked.libretranslate, asked.run, lines, asked)
         before, n_rounds = resident(pid), -(-asked.requests // len(lines))
         for _ in range(n_rounds if asked.requests else 0):
             ask(port, all_requests, asked.clients)

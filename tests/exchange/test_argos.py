@@ -81,6 +81,11 @@ def test_a_package_comes_back_as_the_run_that_it_was(tmp_path):
     assert import_model(path, tmp_path / "back").is_good
     first, second = RunFolder.open(run), RunFolder.open(tmp_path / "back")
     assert first.tokenizers()[0].fingerprint == second.tokenizers()[0].fingerprint
+    data = second.config().data
+    assert (data.source_language, data.target_language) == ("en", "de")
+    again = tmp_path / "again.argosmodel"
+    export_model(tmp_path / "back", "argos", again)
+    assert import_model(again, tmp_path / "third").is_good, "the run knew its languages"
     for name, weight in second.model().state_dict().items():
         assert torch.equal(weight, first.model().state_dict()[name]), name
 

@@ -14,7 +14,10 @@ ScoreFiles = Annotated[
 ]
 Languages = Annotated[
     list[str] | None,
-    typer.Option(metavar="CODES", help="What it translates from and into: en de (argos)."),
+    typer.Option(
+        metavar="CODES",
+        help="What it translates from and into: en de; else what the run knows (argos).",
+    ),
 ]
 
 

@@ -37,8 +37,11 @@ def write_argos(
     test: Sequence[str] = (),
     languages: Sequence[str] = (),
 ) -> Certificate:
-    """Write a translator as one file, for a pair of languages by their codes: ("en", "de")."""
+    """Write a translator as one file, for a pair of languages by their codes: ("en", "de"); else
+    those that the run knows."""
     folder = RunFolder.open(run)
+    data = folder.config().data
+    languages = languages or [each for each in (data.source_language, data.target_language) if each]
     if len(languages) != 2:
         raise ConfigError(
             "A package says which languages it translates.", "Name them: --languages en de"
