@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from clearhead.config import Config, Given, TrainConfig, layered
 from clearhead.errors import ConfigError
 from clearhead.training import next_token_loss, plan
-from clearhead.training.plan import Budget, measured_speed, parse_budget, planned
+from clearhead.training.plan import BATCH_TOKENS, Budget, measured_speed, parse_budget, planned
 from clearhead.training.update import Outcome
 from training.tiny import SomePairs, tiny_model
 
@@ -94,6 +94,20 @@ def test_more_time_never_gives_a_smaller_model(seconds, n_tokens):
 def test_more_data_never_gives_a_larger_model_in_the_same_time(n_tokens):
     widths = [plan_for("45m", n).config.model.d_model for n in sorted(n_tokens)]
     assert widths == sorted(widths, reverse=True)
+
+
+@given(
+    epochs=st.lists(st.floats(1, 1e4), min_size=2, max_size=6), n_tokens=st.integers(10**5, 10**8)
+)
+def test_batches_grow_with_what_is_seen_and_leave_as_many_updates_as_they_have_tokens(
+    epochs, n_tokens
+):
+    plans = [plan_for(f"{number:.3f} epochs", n_tokens) for number in sorted(epochs)]
+    batches = [each.config.data.batch_tokens for each in plans]
+    assert batches == sorted(batches)
+    for made, batch in zip(plans, batches, strict=True):
+        assert batch == BATCH_TOKENS[0] or made.steps >= 0.95 * batch
+        assert batch == BATCH_TOKENS[-1] or made.steps <= 4.2 * batch
 
 
 @pytest.mark.parametrize("budget", ["", "10s", "10m", "2h", "5d", "100 steps", "3 epochs"])

@@ -25,8 +25,8 @@ PASSES = 40
 them, it is worse than a smaller one that gets more."""
 ENOUGH_UPDATES = 100_000
 """As many as the paper's base model took: with them, passes no longer matter."""
-UPDATES = 2_000
-"""Updates to aim for before batches grow."""
+UPDATES_TO_FIT = 1_000
+"""Updates from which on a run is long enough to pay for fitting how it decodes."""
 MOST_UPDATES = 1_000_000
 """As many as `train.max_steps` may be; a time that holds more is filled by corrections on the
 way."""
@@ -109,7 +109,8 @@ def planned(
         # Without a budget, little data is seen many times and much of it a few times.
         total = n_tokens * (budget.epochs or min(60.0, max(3.0, 3e7 / n_tokens)))
     if "batch_tokens" not in decided.get("data", {}):
-        fitting = (size for size in BATCH_TOKENS if total / size >= UPDATES)
+        # Batches grow as the square root of what is to be seen, and so do the updates.
+        fitting = (size for size in BATCH_TOKENS if total / size >= size)
         largest = max(fitting, default=BATCH_TOKENS[0])
         config = config.but(data=config.data.but(batch_tokens=largest))
         reasons.append(f"batches of {largest:,} tokens: about {total / largest:,.0f} steps")
@@ -131,7 +132,7 @@ def may_fit(config: Config, decided: Given, steps: int) -> bool:
     """Whether the length penalty is left to validation, and the run long enough to pay for it."""
     is_open = not {"length_penalty", "penalty", "temperature"} & decided.get("decode", {}).keys()
     is_open &= "fit_decoding" not in decided.get("train", {})
-    return config.task == "translation" and is_open and steps >= UPDATES / 2
+    return config.task == "translation" and is_open and steps >= UPDATES_TO_FIT
 
 
 def regularised(
