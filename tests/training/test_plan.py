@@ -120,6 +120,12 @@ def test_every_plan_gives_its_reasons_and_its_number_of_updates(budget):
     assert made.seconds == parse_budget(budget).seconds
 
 
+@pytest.mark.parametrize("model", [{}, {"d_model": 64}])
+def test_speed_is_told_in_what_the_task_predicts(model):
+    for task, unit in {"classification": "texts/s", "translation": "tokens/s"}.items():
+        assert unit in plan_for("10m", given={"task": task, "model": model}).reasons[0]
+
+
 def test_steps_and_epochs_mean_what_they_say():
     assert plan_for("123 steps").steps == 123
     given = {"data": {"batch_tokens": 4_096}}

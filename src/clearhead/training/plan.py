@@ -163,13 +163,11 @@ def sized(
 ) -> tuple[Config, float, list[str]]:
     """The largest size that gets through the data often enough in the time, its speed, the
     reasons."""
+    unit = "texts" if config.task == "classification" else "tokens"
     if config.model.size().keys() & decided.get("model", {}).keys():
         fast = speed(config.model)
-        return (
-            config,
-            fast,
-            [f"d_model = {config.model.d_model}: {fast:,.0f} tokens/s on this machine"],
-        )
+        why = f"d_model = {config.model.d_model}: {fast:,.0f} {unit}/s on this machine"
+        return config, fast, [why]
     best, reasons = 0.0, list[str]()
     for name in SIZES:
         model = config.model.but(
@@ -177,7 +175,7 @@ def sized(
         )
         fast = speed(model)
         passes = fast * seconds / n_tokens
-        about = f"{fast:,.0f} tokens/s on this machine would see the data {passes:.1f} times"
+        about = f"{fast:,.0f} {unit}/s on this machine would see the data {passes:.1f} times"
         enough = passes >= PASSES or fast * seconds / config.data.batch_tokens >= ENOUGH_UPDATES
         if best and not enough:
             return config, best, [*reasons, f"not {name}: {about}, which is too few for its size"]
