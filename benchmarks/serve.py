@@ -171,11 +171,9 @@ def file_reader(run: str, engine: str) -> Translator:
     return found
 
 
-def beside_libretranslate(
-    port: int, theirs: int, run: str, lines: list[str], asked: argparse.Namespace
-) -> None:
+def beside_libretranslate(port: int, lines: list[str], asked: argparse.Namespace) -> None:
     """Rows of a table: both servers through LibreTranslate's API, one client and many, in turn."""
-    data = RunFolder.open(run).config().data
+    theirs, data = asked.libretranslate, RunFolder.open(asked.run).config().data
     spoken = {"source": data.source_language, "target": data.target_language}
     requests = [posted("/translate", q=text, **spoken) for text in lines]
     few = requests[: asked.sentences]
@@ -256,7 +254,7 @@ def main() -> None:
         both = f"{1e3 * cpu:.2f} ms, the clients {1e3 * client:.2f} ms"
         print(f"| processor time of a sentence, {asked.clients} clients | {both} |")
         if asked.libretranslate:
-            beside_libretranslate(port, asked.libretranslate, asked.run, lines, asked)
+            beside_libretranslate(port, lines, asked)
         before, n_rounds = resident(pid), -(-asked.requests // len(lines))
         for _ in range(n_rounds if asked.requests else 0):
             ask(port, all_requests, asked.clients)

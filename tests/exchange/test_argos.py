@@ -90,17 +90,30 @@ def test_a_package_comes_back_as_the_run_that_it_was(tmp_path):
         assert torch.equal(weight, first.model().state_dict()[name]), name
 
 
+def with_metadata(path, content):
+    """The package beside this one that says something else of itself."""
+    other = path.with_name("other.argosmodel")
+    with zipfile.ZipFile(path) as package, zipfile.ZipFile(other, "w") as changed:
+        for name in package.namelist():
+            is_told = name.endswith("metadata.json")
+            changed.writestr(name, content if is_told else package.read(name))
+    return other
+
+
 def test_a_package_for_several_languages_is_refused(tmp_path):
     run, path = sharp_run(tmp_path / "run", method="unigram"), tmp_path / "en_de.argosmodel"
     export_model(run, "argos", path, languages=["en", "de"])
-    with zipfile.ZipFile(path) as package:
-        files = {each: package.read(each) for each in package.namelist()}
-    with zipfile.ZipFile(tmp_path / "other.argosmodel", "w") as package:
-        for name, content in files.items():
-            is_told = name.endswith("metadata.json")
-            package.writestr(name, b'{"target_prefix": "__de__"}' if is_told else content)
     with pytest.raises(ExchangeError, match="target_prefix"):
-        import_model(tmp_path / "other.argosmodel", tmp_path / "back")
+        import_model(with_metadata(path, b'{"target_prefix": "__de__"}'), tmp_path / "back")
+
+
+def test_a_package_of_languages_that_nobody_knows_is_imported_without_them(tmp_path):
+    run, path = sharp_run(tmp_path / "run", method="unigram"), tmp_path / "en_de.argosmodel"
+    export_model(run, "argos", path, languages=["en", "de"])
+    odd = with_metadata(path, b'{"from_code": 5, "to_code": "e n"}')
+    assert import_model(odd, tmp_path / "back").is_good
+    data = RunFolder.open(tmp_path / "back").config().data
+    assert (data.source_language, data.target_language) == ("", "")
 
 
 ARGOS = """

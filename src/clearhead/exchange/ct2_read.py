@@ -47,6 +47,7 @@ from clearhead.tasks.task import decide
 from clearhead.tasks.translation import with_end
 from clearhead.text import END, PAD, START
 from clearhead.text.document import MAX_BYTES, parsed_json
+from clearhead.text.languages import LANGUAGES
 
 KINDS: dict[str, Literal["encoder-decoder", "decoder"]] = {
     "TransformerSpec": "encoder-decoder",
@@ -97,16 +98,11 @@ def read_argos(path: Path) -> Foreign:
     roots = [file.parent.parent for file in place.rglob(MODEL)]
     if len(roots) != 1:
         raise ExchangeError(f"{path} holds {len(roots)} models, and a package has one.", ADVICE)
-    if package_metadata(roots[0]).get("target_prefix"):
+    if json_in(roots[0], METADATA).get("target_prefix"):
         raise ExchangeError(f"{path} has a target_prefix: it is for several languages.", ADVICE)
     foreign = read_ctranslate2(roots[0])
     card = f"# {path.stem}\n\nImported from an Argos package, {path.name}.\n"
     return replace(foreign, certify=certified, card=card)
-
-
-def package_metadata(root: Path) -> Given:
-    """What a package says of itself; a folder of CTranslate2 alone says nothing."""
-    return json_in(root, METADATA) if (root / METADATA).exists() else {}
 
 
 def unpack(path: Path, into: Path) -> None:
@@ -153,9 +149,9 @@ def read_ctranslate2(path: Path) -> Foreign:
     given: Given = {"model": dict(model), "tokenizer": tokenizer_settings(lexicon)}
     if reads:
         given["decode"] = {"beam": 4, "penalty": "average"}
-        told = package_metadata(path)
-        codes = {"source_language": "from_code", "target_language": "to_code"}
-        given["data"] = {name: told[code] for name, code in codes.items() if code in told}
+        told = json_in(path, METADATA)
+        codes = {"source_language": told.get("from_code"), "target_language": told.get("to_code")}
+        given["data"] = {name: code for name, code in codes.items() if str(code) in LANGUAGES}
     places = [place for place in (path, folder) if (place / SHARED).is_file()]
     return Foreign(
         config=Config(**decide(task, given)),

@@ -41,7 +41,13 @@ FILES = (
 """All files of tokenizers that we read, or hand on to an export."""
 
 
-OPTIONAL = (TOKENIZER_CONFIG, SPECIAL_MAP, "1_Pooling/config.json", "sentence_bert_config.json")
+OPTIONAL = (
+    TOKENIZER_CONFIG,
+    SPECIAL_MAP,
+    "1_Pooling/config.json",
+    "sentence_bert_config.json",
+    "metadata.json",
+)
 
 
 @dataclass(frozen=True)
