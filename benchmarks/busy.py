@@ -20,7 +20,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from clearhead.machine import n_processors, processor
+from conditions import conditions
+
+from clearhead.machine import n_processors
 
 Speed = Callable[[], float]
 GOAL = 0.9
@@ -116,8 +118,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=6_000)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
-    load = os.getloadavg()[0]
-    print(f"{processor()}, {n_processors()} processors; load before it began {load:.1f}.")
+    print(conditions())
     with tempfile.TemporaryDirectory() as place:
         jobs = ways(Path(place), options.run, options.sentences, options.seconds)
         for job, speeds in jobs.items():

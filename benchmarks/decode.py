@@ -28,6 +28,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from conditions import conditions
 
 from clearhead import metrics
 from clearhead.config import Config, DecodeConfig, ModelConfig, TokenizerConfig
@@ -35,7 +36,7 @@ from clearhead.decode import FlatTransformer, WithBackend, decode, laid_out
 from clearhead.exchange.backend import CTranslate2
 from clearhead.exchange.ct2 import Precision, tokens_of, write_model
 from clearhead.folder import RunFolder
-from clearhead.machine import keep_freed_memory, processor
+from clearhead.machine import keep_freed_memory
 from clearhead.model import Transformer, build
 from clearhead.tasks import Translator
 from clearhead.tasks.translation import ended
@@ -655,9 +656,7 @@ def main() -> None:
         with engines(folder, options.peers, texts, sources) as (measure, versions):
             known = ", ".join(f"{name} {version}" for name, version in versions.items())
             length = statistics.mean(map(len, ids))
-            print(
-                f"{n_sentences:,} sentences of {length:.1f} tokens; {processor()}; torch {torch.__version__}, {known}."
-            )
+            print(f"{conditions()} {n_sentences:,} sentences of {length:.1f} tokens; {known}.")
             if "agreement" in wanted:
                 agreement(measure, ["tiny", "small", "base", *trained], min(200, n_sentences))
             if "throughput" in wanted:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
+from conditions import conditions
 
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.data.batches import PairBatch
@@ -33,7 +34,7 @@ from clearhead.lab.figures import (
     require_matplotlib,
     tick_plainly,
 )
-from clearhead.machine import keep_freed_memory, n_processors, processor
+from clearhead.machine import keep_freed_memory
 from clearhead.model import build
 from clearhead.training import next_token_loss
 
@@ -265,10 +266,7 @@ def main() -> None:
     parser.add_argument("--into", type=Path, default=Path("docs/pictures"))
     options = parser.parse_args()
     require_matplotlib()
-    load = os.getloadavg()[0]
-    print(
-        f"{processor()}, {n_processors()} processors, load {load:.1f}; torch {torch.__version__}."
-    )
+    print(conditions())
     with tempfile.TemporaryDirectory() as place:
         by_lines = [with_lines(Path(place), n, options.updates) for n in options.lines]
     table(by_lines)

@@ -14,7 +14,6 @@ import gzip
 import itertools
 import json
 import os
-import platform
 import re
 import selectors
 import socket
@@ -26,6 +25,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from conditions import conditions
 
 from clearhead.cli.serve import decoders
 from clearhead.decode import WithBackend
@@ -223,9 +224,7 @@ def main() -> None:
             line.strip() for line in itertools.islice(file, 5 * asked.sentences) if line.strip()
         ]
     few = lines[: asked.sentences]
-    print(
-        f"{platform.processor() or platform.machine()}, {n_processors()} processors, load {os.getloadavg()[0]:.1f}\n"
-    )
+    print(f"{conditions()}\n")
     print("| what | value |\n|---|---|")
     reader = file_reader(asked.run, asked.engine)
     with server(asked.run, asked.engine, asked.workers) as (port, pid):

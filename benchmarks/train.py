@@ -9,7 +9,6 @@ processor, its instruction set and its load.
 
 import argparse
 import math
-import os
 import resource
 import statistics
 import subprocess
@@ -24,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from conditions import conditions
 from torch import Tensor, nn
 from torch.profiler import profile
 
@@ -32,7 +32,7 @@ from clearhead.data import examples
 from clearhead.data.batches import ByLength, PairBatch, pair_batch
 from clearhead.data.examples import Pair
 from clearhead.data.store import pair_encoding, temporary_store
-from clearhead.machine import keep_freed_memory, n_processors, processor
+from clearhead.machine import keep_freed_memory
 from clearhead.model import build
 from clearhead.text import Tokenizer
 from clearhead.training import Ranks, next_token_loss
@@ -270,10 +270,7 @@ def main() -> None:
             step(batch)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
         return
-    print(
-        f"{processor()} ({torch.backends.cpu.get_cpu_capability()}), {n_processors()} processors, "
-        f"{torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}; torch {torch.__version__}.\n"
-    )
+    print(f"{conditions()} {torch.get_num_threads()} threads.\n")
     print("| size | clearhead, tokens/s | plain loop, tokens/s | ratio | MFU | peak memory, GB |")
     print("|---|---|---|---|---|---|")
     for size, config in configs.items():
