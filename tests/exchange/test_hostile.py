@@ -107,8 +107,10 @@ BROKEN = {
     "an unknown head": (changed_config(architectures=["BertForQuestionAnswering"]), "is not known"),
     "positions of another kind": (changed_config(position_embedding_type="relative_key"), "position_embedding_type"),
     "an unknown non-linearity": (changed_config(hidden_act="mish"), "mish is not known"),
-    "a config that is no JSON": (lambda f: (f / "config.json").write_text("model_type {"), "not JSON"),
-    "a config that is a list": (lambda f: (f / "config.json").write_text('["model_type"]'), "not a JSON object"),
+    "a config that is no JSON": (lambda f: (f / "config.json").write_text("model_type {"), "config.json is not JSON"),
+    "a config that is a list": (
+        lambda f: (f / "config.json").write_text('["model_type"]'), "config.json is .*, not a JSON object",
+    ),
     "no tokenizer": (no_tokenizer, "vocab.txt cannot be read"),
     "another tokenizer": (
         changed_json("tokenizer.json", "model", "vocab", value={"[SEP]": 0, "[UNK]": 1, "a": 2}),

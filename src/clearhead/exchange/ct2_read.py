@@ -212,8 +212,8 @@ def vocabulary(folder: Path, side: str) -> list[str]:
     """The tokens of a side by their ids; earlier versions wrote one a line."""
     for name in (f"{side}_vocabulary", "shared_vocabulary", "vocabulary"):
         if (folder / f"{name}.json").is_file():
-            found = parsed_json(b'{"tokens": %b}' % read_inside(folder, f"{name}.json", MAX_BYTES))
-            tokens = found["tokens"]
+            content = b'{"tokens": %b}' % read_inside(folder, f"{name}.json", MAX_BYTES)
+            tokens = parsed_json(content, f"{folder / name}.json")["tokens"]
             if not isinstance(tokens, list) or not all(isinstance(each, str) for each in tokens):
                 raise ExchangeError(f"{folder / name}.json is no list of tokens.", ADVICE)
             return tokens

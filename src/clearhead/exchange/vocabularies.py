@@ -201,7 +201,7 @@ def single(vocabulary: Vocabulary, order: Order) -> Lexicon:
 
 def known_model(folder: Path, methods: Sequence[str]) -> tuple[dict[str, Any], str]:
     """The model section of a tokenizer.json, if all around it is of one of these methods."""
-    document = parsed_json(read_inside(folder, TOKENIZER, MAX_BYTES))
+    document = parsed_json(read_inside(folder, TOKENIZER, MAX_BYTES), str(folder / TOKENIZER))
     model = document.get("model")
     if not isinstance(model, dict):
         raise TokenizerError(f"{folder / TOKENIZER} has no model section.")
@@ -236,9 +236,9 @@ def json_in(folder: Path, name: str) -> dict[str, Any]:
     if name in OPTIONAL and not (folder / name).exists():
         return {}
     try:
-        return parsed_json(read_inside(folder, name, MAX_BYTES))
+        return parsed_json(read_inside(folder, name, MAX_BYTES), str(folder / name))
     except TokenizerError as error:
-        raise ExchangeError(f"{folder / name}: {error}", error.advice) from None
+        raise ExchangeError(str(error), error.advice) from None
 
 
 def token_of_role(found: Mapping[str, Any], role: str) -> str:

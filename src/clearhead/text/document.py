@@ -35,6 +35,7 @@ MAX_NAME = 512
 TAG = re.compile(r"<2[A-Za-z0-9_-]{1,32}>")
 FOREIGN = "is not one that clearhead writes"
 ADVICE = "Take the tokenizer.json that was written with the model."
+WHOLE_FILE = "Take the file that was written with the model."
 
 
 def to_json(vocabulary: Vocabulary) -> str:
@@ -243,16 +244,16 @@ def check_rest(document: dict[str, Any], ours: dict[str, Any]) -> None:
         require(next(same) == next(same), f"{FOREIGN}: its {shown(part)} differs")
 
 
-def parsed_json(text: str | bytes) -> dict[str, Any]:
-    """The file as JSON, if it is of a size and depth that a tokenizer can have."""
+def parsed_json(text: str | bytes, name: str = "The tokenizer") -> dict[str, Any]:
+    """A file as JSON, if it is of a size and depth that a tokenizer can have; errors name it."""
     fits = len(text) <= MAX_BYTES
     require(fits, f"has {len(text):,} bytes, and at most {MAX_BYTES:,} are read")
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise TokenizerError(f"The tokenizer is not JSON: {shown(str(error))}.", ADVICE) from None
+        raise TokenizerError(f"{name} is not JSON: {shown(str(error))}.", WHOLE_FILE) from None
     if not isinstance(document, dict):
-        raise TokenizerError(f"The tokenizer is {shown(document)}, not a JSON object.", ADVICE)
+        raise TokenizerError(f"{name} is {shown(document)}, not a JSON object.", WHOLE_FILE)
     return document
 
 
