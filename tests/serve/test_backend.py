@@ -8,8 +8,12 @@ import pytest
 pytest.importorskip("ctranslate2")
 
 from clearhead import Translator
+from clearhead.cli.main import main
 from clearhead.cli.serve import backend_for
 from clearhead.errors import ConfigError
+from clearhead.exchange.backend import CTranslate2
+from clearhead.exchange.ct2 import write_certified
+from clearhead.folder import RunFolder
 from clearhead.serve.models import Shelf
 from tests.exchange.sharp import sharp_run
 from tests.serve.conftest import serving
@@ -51,6 +55,25 @@ def test_answers_are_those_of_our_own_engine_alone_and_in_a_crowd(how, run, serv
     for one, other in zip(crowd, alone * 4, strict=True):
         log_probs = [[token["log_prob"] for token in each["tokens"]] for each in (one, other)]
         assert log_probs[0] == pytest.approx(log_probs[1], abs=1e-5)
+
+
+def test_8_bits_change_nothing_between_neighbours_either(run, tmp_path):
+    def rounded(path, user):  # a certificate would refuse it: 8 bits change what random weights say
+        write_certified(RunFolder.open(path), tmp_path, "int8")
+        return CTranslate2(tmp_path, user.model, n_workers=1, precision="int8")
+
+    with serving(run, backend_for=rounded) as served:
+        alone = [served.post("/api/translate", text=text).json() for text in TEXTS]
+        with ThreadPoolExecutor(10) as clients:
+            asked = clients.map(lambda text: served.post("/api/translate", text=text), TEXTS * 4)
+            crowd = [each.json()["text"] for each in asked]
+        assert backend_of(served).workers, "CTranslate2 was asked"
+    assert crowd == [each["text"] for each in alone] * 4
+
+
+def test_8_bits_without_ctranslate2_are_refused(run, capsys):
+    assert main(["serve", str(run), "--int8", "--engine", "own"]) == 1
+    assert "--int8 is for CTranslate2" in capsys.readouterr().err
 
 
 def test_what_it_cannot_express_and_what_is_streamed_is_ours(run, served):

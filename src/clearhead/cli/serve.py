@@ -16,6 +16,7 @@ from clearhead.errors import ClearheadError, ConfigError
 
 if TYPE_CHECKING:
     from clearhead.decode import Backend
+    from clearhead.exchange.ct2 import Precision
     from clearhead.serve.settings import ServerSettings
     from clearhead.tasks import User
 
@@ -82,6 +83,10 @@ def serve(
         Literal["auto", "own", "ctranslate2"],
         typer.Option(help="What translates; auto: CTranslate2 where it does the same."),
     ] = "auto",
+    int8: Annotated[
+        bool,
+        typer.Option("--int8", help="8-bit weights in CTranslate2: faster; a few outputs change."),
+    ] = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Serve models: the page, LibreTranslate's and OpenAI's APIs, and clearhead's own.
@@ -103,6 +108,11 @@ def serve(
         for run in runs:
             RunFolder.open(run)  # or refuse it before an address is told
         n_decoders = decoders(engine, asked.workers)
+        if int8 and not n_decoders:
+            raise ConfigError(
+                "--int8 is for CTranslate2, which is not in use here.",
+                "Install it with: pip install 'clearhead[exchange]'; and leave --engine own out.",
+            )
         settings = asked.settings(runs, n_decoders)
         listening = listening_socket(settings)
     if not quiet:
@@ -111,7 +121,9 @@ def serve(
     url = f"http://{asked.host}:{listening.getsockname()[1]}"
     options.tell(f"{', '.join(run.name for run in runs)}: {url}  (stop with Ctrl-C)")
     os.environ.pop("CLEARHEAD_API_KEY", None)
-    run_server(settings, listening, partial(backend_for, n_workers=n_decoders))
+    precision: "Precision" = "int8" if int8 else "float32"
+    backend = partial(backend_for, n_workers=n_decoders, precision=precision)
+    run_server(settings, listening, backend)
 
 
 def decoders(engine: str, n_servers: int) -> int:
@@ -123,14 +135,16 @@ def decoders(engine: str, n_servers: int) -> int:
     return max(1, n_processors() // n_servers)
 
 
-def backend_for(path: Path, user: "User", *, n_workers: int) -> "Backend | None":
+def backend_for(
+    path: Path, user: "User", *, n_workers: int, precision: "Precision" = "float32"
+) -> "Backend | None":
     """CTranslate2 in so many processes, if its certificate is good."""
     if not n_workers:
         return None
     from clearhead.exchange.engine import ctranslate2_for
 
     try:
-        return ctranslate2_for(path, user.model, n_workers=n_workers)
+        return ctranslate2_for(path, user.model, n_workers=n_workers, precision=precision)
     except (ClearheadError, OSError) as error:
         options.tell(f"{path.name}: decoding with our own engine: {error}")
         return None
