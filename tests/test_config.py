@@ -343,7 +343,7 @@ def test_every_preset_is_possible_and_can_be_changed(name):
     assert ModelConfig.preset(name, vocab_size=99).vocab_size == 99
     assert (
         ModelConfig.preset(name).d_model
-        == {"tiny": 128, "small": 256, "base": 512, "big": 1024}[name]
+        == {"tiny": 128, "quick": 128, "small": 256, "base": 512, "big": 1024}[name]
     )
 
 
@@ -409,7 +409,7 @@ def test_every_setting_of_the_model_is_marked_and_the_size_is_what_sizes_differ_
     assert Mark.FREE not in marks.values()
     sizes = {name for name in marks if marks[name] is Mark.SIZE}
     assert sizes == ModelConfig().size().keys()
-    assert all(sizes <= PRESETS[name]["model"].keys() for name in ("small", "base", "big"))
+    assert all(sizes <= PRESETS[name]["model"].keys() for name in ("quick", "small", "base", "big"))
 
 
 def test_only_settings_that_no_update_depends_on_may_change():

@@ -12,7 +12,7 @@ from torch import nn
 from torch.func import functional_call
 from torch.testing import assert_close
 
-from clearhead.config import ModelConfig
+from clearhead.config import PRESETS, ModelConfig
 from clearhead.errors import ConfigError
 from clearhead.model import Trace, masks
 from clearhead.model import build as built
@@ -241,7 +241,7 @@ def test_gates_are_drawn_one_by_one_and_an_lstm_begins_by_remembering():
 
 
 @pytest.mark.parametrize("architecture", ["lstm", "gru"])
-@pytest.mark.parametrize("size", ["tiny", "small", "base", "big"])
+@pytest.mark.parametrize("size", PRESETS)
 def test_a_named_size_has_about_the_weights_of_the_transformer_of_that_name(size, architecture):
     with torch.device("meta"):
         found, expected = (

@@ -118,7 +118,7 @@ class TrainingOptions:
         typer.Option(metavar="TIME", help='"45m", "1h 30m", "8000 steps" or "20 epochs".'),
     ] = None
     size: Annotated[
-        Literal["tiny", "small", "base", "big"] | None,
+        Literal["tiny", "quick", "small", "base", "big"] | None,
         typer.Option(help="The model's size; else chosen to fit the budget."),
     ] = None
     start: Annotated[
