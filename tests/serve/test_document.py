@@ -48,4 +48,4 @@ def test_every_option_that_it_names_is_one_of_the_command():
 
     command = get_command(app).commands["serve"]
     options = {name for parameter in command.params for name in parameter.opts}
-    assert set(re.findall(r"`(--[a-z-]+)", DOCUMENT)) <= options
+    assert set(re.findall(r"`(--[a-z0-9-]+)", DOCUMENT)) <= options
