@@ -107,12 +107,7 @@ def serve(
 
         for run in runs:
             RunFolder.open(run)  # or refuse it before an address is told
-        n_decoders = decoders(engine, asked.workers)
-        if int8 and not n_decoders:
-            raise ConfigError(
-                "--int8 is for CTranslate2, which is not in use here.",
-                "Install it with: pip install 'clearhead[exchange]'; and leave --engine own out.",
-            )
+        n_decoders = decoders(engine, asked.workers, int8)
         settings = asked.settings(runs, n_decoders)
         listening = listening_socket(settings)
     if not quiet:
@@ -126,9 +121,14 @@ def serve(
     run_server(settings, listening, backend)
 
 
-def decoders(engine: str, n_servers: int) -> int:
+def decoders(engine: str, n_servers: int, int8: bool = False) -> int:
     """Processes of CTranslate2 for a translator, if it is wanted and installed."""
     if engine == "own" or (engine == "auto" and find_spec("ctranslate2") is None):
+        if int8:
+            raise ConfigError(
+                "--int8 is for CTranslate2, which is not in use here.",
+                "Install it with: pip install 'clearhead[exchange]'; and leave --engine own out.",
+            )
         return 0
     from clearhead.machine import n_processors
 
