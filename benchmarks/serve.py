@@ -1,7 +1,7 @@
 """The server on this machine: what it adds to the engine, what 32 clients get, and whether memory stays flat.
 
     script/bench serve --run RUN [--input FILE] [--sentences 200] [--clients 32] [--rounds 3]
-        [--requests 10000] [--engine own] [--workers 1] [--libretranslate PORT]
+        [--requests 10000] [--engine own] [--int8] [--workers 1] [--libretranslate PORT]
 
 RUN is a translator; FILE holds sentences, one a line (else those of Multi30k's test set). Engine and server are timed
 in turn, sentence by sentence, so that a busy machine slows both; processor time tells what a busy machine hides. PORT
@@ -40,10 +40,11 @@ SENTENCES = ROOT.parent / "shared" / "data" / "multi30k" / "test2016.en.gz"
 
 
 @contextmanager
-def server(run: str, engine: str, workers: int) -> Iterator[tuple[int, int]]:
+def server(asked: argparse.Namespace) -> Iterator[tuple[int, int]]:
     """A server process: its port and its id."""
-    command = [sys.executable, "-m", "clearhead", "serve", run, "--port=0", "--quiet"]
-    command += [f"--engine={engine}", f"--workers={workers}"]
+    command = [sys.executable, "-m", "clearhead", "serve", asked.run, "--port=0", "--quiet"]
+    command += [f"--engine={asked.engine}", f"--workers={asked.workers}"]
+    command += ["--int8"] * asked.int8
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None, "it is a pipe"
@@ -162,11 +163,12 @@ def measured(port: int, pid: int, requests: Sequence[bytes], n_clients: int) -> 
     return ask(port, requests, n_clients), processor_seconds(pid) - begun
 
 
-def file_reader(run: str, engine: str) -> Translator:
+def file_reader(run: str, engine: str, int8: bool) -> Translator:
     """What `translate --input` decodes with: the same engine as the server's."""
     found = Translator.load(run)
-    if decoders(engine, n_servers=1):
-        backend = ctranslate2_for(run, found.model, n_workers=n_processors())
+    if decoders(engine, n_servers=1, int8=int8):
+        precision = "int8" if int8 else "float32"
+        backend = ctranslate2_for(run, found.model, n_workers=n_processors(), precision=precision)
         found.searching = WithBackend(backend)
     list(found.stream(["A dog."] * 20, scored=False))  # its processes have begun
     return found
@@ -209,6 +211,7 @@ def main() -> None:
     parser.add_argument("--run", required=True, help="a translator")
     parser.add_argument("--input", type=Path, default=SENTENCES)
     parser.add_argument("--engine", default="auto", help="of the server: auto, own or ctranslate2")
+    parser.add_argument("--int8", action="store_true", help="8-bit weights in CTranslate2")
     parser.add_argument("--workers", type=int, default=1, help="processes of the server")
     parser.add_argument("--sentences", type=int, default=200)
     parser.add_argument("--clients", type=int, default=32)
@@ -226,8 +229,8 @@ def main() -> None:
     few = lines[: asked.sentences]
     print(f"{conditions()}\n")
     print("| what | value |\n|---|---|")
-    reader = file_reader(asked.run, asked.engine)
-    with server(asked.run, asked.engine, asked.workers) as (port, pid):
+    reader = file_reader(asked.run, asked.engine, asked.int8)
+    with server(asked) as (port, pid):
         alone, served = latencies(port, reader, few)
         added = statistics.median(s - a for s, a in zip(served, alone, strict=True))
         print(f"| the engine alone, p50 | {1e3 * statistics.median(alone):.1f} ms |")
