@@ -1,6 +1,7 @@
 """Speed beside other programs: what is chosen by measuring, against every fixed choice.
 
     script/bench busy --run RUN [--loops 0 1 2] [--seconds 60] [--sentences 6000] [--repeats 3]
+        [--only training translate evaluate]
 
 RUN is a translator. Beside so many endless loops, training, `translate --input` and `evaluate` are run as they choose
 by themselves and with each fixed number of threads or processes, in turn. Prints tokens or sentences per second by the
@@ -94,11 +95,11 @@ def ways(folder: Path, run: str, sentences: int, seconds: int) -> dict[str, dict
     return {
         "training, tokens/s": {
             "chosen": train(0),
-            **{f"{count} threads": train(count) for count in counts},
+            **{f"threads: {count}": train(count) for count in counts},
         },
         "translate --input, sentences/s": {
             "chosen": translate(),
-            **{f"1 process × {count} threads": translate(1, count) for count in counts},
+            **{f"one process, threads: {count}": translate(1, count) for count in counts},
             f"{n} processes": translate(n, 1),
         },
         "evaluate, sentences/s": {
@@ -117,11 +118,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=60, help="of each training")
     parser.add_argument("--sentences", type=int, default=6_000)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", nargs="*", choices=["training", "translate", "evaluate"])
     options = parser.parse_args()
     print(conditions())
     with tempfile.TemporaryDirectory() as place:
         jobs = ways(Path(place), options.run, options.sentences, options.seconds)
         for job, speeds in jobs.items():
+            if options.only and not job.startswith(tuple(options.only)):
+                continue
             print(f"\n| {job} | {' | '.join(speeds)} | of the best fixed |")
             print(f"|{'---|' * (len(speeds) + 2)}")
             for n in options.loops:
@@ -135,7 +139,7 @@ def main() -> None:
                 every = [statistics.median(found[name]) for name in speeds]
                 cells = " | ".join(f"{each:,.0f}" for each in every)
                 verdict = "" if share >= GOAL else f", goal {GOAL}"
-                print(f"| {n} busy loops | {cells} | {share:.2f}{verdict} |", flush=True)
+                print(f"| busy loops: {n} | {cells} | {share:.2f}{verdict} |", flush=True)
 
 
 if __name__ == "__main__":

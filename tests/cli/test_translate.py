@@ -18,6 +18,9 @@ from hypothesis import strategies as st
 
 from clearhead import Translator
 from clearhead.cli.main import main
+from clearhead.cli.translate import shared_out
+from clearhead.machine import n_processors
+from clearhead.tasks.runs import MANY
 from tasks.conftest import random_run
 
 LINE = st.one_of(
@@ -154,6 +157,23 @@ def test_several_processes_write_what_one_writes(run: str, tmp_path: Path) -> No
         outputs.append(output.read_text())
     assert outputs[0].count("\n") == 30
     assert outputs[0] == outputs[1]
+
+
+@given(
+    sizes=st.lists(st.integers(1, 2_048), max_size=6),
+    beam=st.integers(1, 8),
+    workers=st.none() | st.integers(1, 3),
+)
+def test_all_lines_are_shared_out_in_order_and_many_of_them_or_a_wide_beam_to_all_processors(
+    sizes, beam, workers
+):
+    lines = iter(map(str, range(sum(sizes))))
+    chunks = [[next(lines) for _ in range(size)] for size in sizes]
+    n_workers, shared = shared_out(chunks, workers, beam)
+    shares = [list(share) for share in shared]
+    assert [line for share in shares for line in share] == [*map(str, range(sum(sizes)))]
+    assert n_workers == (workers or (n_processors() if sum(sizes) * beam > MANY else 1))
+    assert len(shares) >= min(n_workers, sum(sizes)), "nobody is idle"
 
 
 @pytest.mark.skipif(

@@ -147,7 +147,9 @@ def translate_here(
         quiet=asked.quiet,
     )
     chunks = source_chunks(None if asked.quiet else translator, text, asked.input, asked.errors)
-    n_workers, chunks = shared_out(chunks, asked.workers) if asked.input else (1, chunks)
+    n_workers, beam = 1, job.how["decode"].beam
+    if asked.input:
+        n_workers, chunks = shared_out(chunks, asked.workers, beam)
     found = job.translations(translator, chunks, n_workers, backend)
     try:
         write_lines(found, job.form_of(translator).lines, asked.output, quiet=asked.quiet)
@@ -202,17 +204,20 @@ class TranslateLines:
 
 
 def shared_out(
-    chunks: Iterable[Sequence[str]], workers: int | None
+    chunks: Iterable[Sequence[str]], workers: int | None, beam: int
 ) -> tuple[int, Iterable[Sequence[str]]]:
-    """The number of processes, and the lines, the first of which tell whether they are many."""
-    from clearhead.machine import n_processors
-    from clearhead.tasks.runs import MANY
+    """The number of processes, and the lines, the first of which tell whether they are many.
 
-    rest, first, n_lines = iter(chunks), list[Sequence[str]](), 0
-    while n_lines <= MANY and (chunk := next(rest, None)) is not None:
-        first.append(chunk)
-        n_lines += len(chunk)
-    return workers or (n_processors() if n_lines > MANY else 1), chain(first, rest)
+    Lines count as often as the beam is wide, for so much longer they take.
+    """
+    from clearhead.machine import n_processors
+    from clearhead.tasks.runs import MANY, pieces
+
+    rest, first = iter(chunks), list[str]()
+    while len(first) * beam <= MANY and (chunk := next(rest, None)) is not None:
+        first += chunk
+    n_workers = workers or (n_processors() if len(first) * beam > MANY else 1)
+    return n_workers, chain(pieces(first, n_workers), rest)
 
 
 @dataclass(frozen=True)

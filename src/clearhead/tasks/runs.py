@@ -57,7 +57,7 @@ USERS: dict[str, type[User]] = {
 STILL_FALLING = 0.02
 """A share of the validation loss; whoever loses more of it in the last quarter is still learning."""
 MANY = 4_096
-"""Lines that take longer to translate than processes take to start."""
+"""Lines, times the width of the beam, that take longer to translate than processes to start."""
 
 
 def load(path: str | Path, device: str = "cpu", checkpoint: str = "") -> User:
@@ -358,6 +358,12 @@ def described_file(path: Path) -> str:
     if not path.is_file():
         return path.name
     return f"{path.name}: {path.stat().st_size:,} bytes, SHA-256 {sha256_of(path)}"
+
+
+def pieces(texts: list[str], n_workers: int) -> Iterator[list[str]]:
+    """The texts in a few chunks for each worker, so that all are done at about the same time."""
+    n_each = max(1, len(texts) if n_workers == 1 else -(-len(texts) // (4 * n_workers)))
+    return (texts[first : first + n_each] for first in range(0, len(texts), n_each))
 
 
 def in_workers(
