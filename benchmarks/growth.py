@@ -28,6 +28,7 @@ from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.data.batches import PairBatch
 from clearhead.decode import decode, laid_out
 from clearhead.lab.figures import (
+    COLOURS,
     figure_with_files,
     plot_formula,
     plot_lines,
@@ -42,6 +43,14 @@ Row = dict[str, float]
 N_WORDS = 3_000
 TOKENS_AT_ONCE = 4_096
 """Tokens of a training batch, whatever the length."""
+KINDS = {
+    "train": "#d9730d",
+    "first update": "#d9730d",
+    "training step": "#d9730d",
+    "translate": "#2f81c8",
+    "decoded token": "#2f81c8",
+    "doctor": "#1a9a6c",
+}
 
 
 def word(number: int) -> str:
@@ -218,6 +227,7 @@ def table(rows: list[Row]) -> None:
 def draw(by_lines: list[Row], by_length: list[Row], into: Path) -> None:
     """Time against lines; memory against lines; time against length beside the formula."""
     into.mkdir(parents=True, exist_ok=True)
+    COLOURS.update(KINDS)
     with figure_with_files((13, 4.2)) as (figure, files):
         titles = {"s per 1,000": "seconds per 1,000 lines", "GB": "gigabytes at most"}
         for place, (unit, title) in enumerate(titles.items(), 1):
@@ -236,19 +246,19 @@ def draw(by_lines: list[Row], by_length: list[Row], into: Path) -> None:
             "training step": "step, million operations",
             "decoded token": "token, million operations",
         }
-        plot_lines(
-            axes,
-            {
-                name: [(row["length"], row[column]) for row in by_length]
-                for name, column in measured.items()
-            },
-        )
         for name, column in counted.items():
-            # The formula in the unit of the first point.
+            # The formula in the unit of the first point; before the lines, whose labels look for room.
             unit = by_length[0][measured[name]] / by_length[0][column]
-            plot_formula(
-                axes, [(row["length"], unit * row[column]) for row in by_length], "formula"
-            )
+            points = [(row["length"], unit * row[column]) for row in by_length]
+            plot_formula(axes, points, "formula", KINDS[name])
+        lines = {
+            name: [(row["length"], row[column]) for row in by_length]
+            for name, column in measured.items()
+        }
+        plot_lines(axes, lines)
+        ticks = [100, 200, 500, 1_000, 2_000]
+        axes.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
+        axes.set_yticks([], minor=True)
         axes.set(title="µs per token, one thread", xlabel="length (tokens)")
         tick_plainly(axes, [row["length"] for row in by_length])
     (into / "growth.svg").write_bytes(files["svg"])

@@ -17,10 +17,11 @@ from conditions import conditions
 
 from clearhead.config import DecodeConfig
 from clearhead.data.examples import pairs
-from clearhead.lab.figures import COLOURS, figure_with_files, require_matplotlib
+from clearhead.lab.figures import figure_with_files, require_matplotlib, tick_plainly
 from clearhead.tasks import Translator
 
 WAYS = {"greedy": 1, "beam 5": 5}
+COLOURS = {"greedy": "#d9730d", "beam 5": "#2f81c8"}
 
 
 def seconds_of(run: Translator, texts: list[str], options: DecodeConfig) -> tuple[float, list[str]]:
@@ -41,14 +42,15 @@ def draw(points: dict[str, dict[str, tuple[float, float]]], into: Path) -> None:
     into.mkdir(parents=True, exist_ok=True)
     with figure_with_files((7, 4.2)) as (figure, files):
         axes = figure.add_subplot(1, 1, 1, xscale="log")
-        for (way, found), colour in zip(points.items(), COLOURS.values(), strict=False):
+        for way, found in points.items():
             x, y = zip(*sorted(found.values()), strict=True)
-            axes.plot(x, y, color=colour, marker="o", linestyle=(0, (4, 3)), label=way)
+            axes.plot(x, y, color=COLOURS[way], marker="o", linestyle=(0, (4, 3)))
             for name, place in found.items():
-                axes.annotate(name, place, (6, 4), textcoords="offset points", color=colour)
-            fastest = max(found.values())
-            axes.annotate(way, fastest, (6, -12), textcoords="offset points", color=colour)
+                label = f"{name}, {way}"
+                axes.annotate(label, place, (6, 4), textcoords="offset points", color=COLOURS[way])
         axes.margins(x=0.2, y=0.15)
+        rates = sorted(round(rate) for found in points.values() for rate, _ in found.values())
+        tick_plainly(axes, rates, most=len(rates))
         axes.set(xlabel="sentences per second, one thread", title="BLEU")
     (into / "sizes.svg").write_bytes(files["svg"])
     print(f"\nDrawn: {into / 'sizes.svg'}")

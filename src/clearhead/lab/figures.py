@@ -161,7 +161,7 @@ def tick_plainly(axes: "Axes", values: Sequence[float], most: int = 5) -> None:
     """Numbers as people write them, at the points that were measured."""
     every = -(-len(values) // most)
     shown = list(values)[::-1][::every][::-1]
-    axes.set_xticks(shown, [f"{value:,g}" for value in shown])
+    axes.set_xticks(shown, [f"{value:,.10g}" for value in shown])
     axes.set_xticks([], minor=True)
 
 
