@@ -56,6 +56,10 @@ class ServeOptions:
         bool, typer.Option("--lazy", help="Load a model when it is first asked for.")
     ] = False
     workers: Annotated[int, typer.Option(min=1, max=256, help="Processes.")] = 1
+    int8: Annotated[
+        bool,
+        typer.Option("--int8", help="8-bit weights in CTranslate2: faster; a few outputs change."),
+    ] = False
 
     def settings(self, runs: list[Path], n_decoders: int) -> "ServerSettings":
         from clearhead.serve.settings import ServerSettings, hash_of
@@ -83,10 +87,6 @@ def serve(
         Literal["auto", "own", "ctranslate2"],
         typer.Option(help="What translates; auto: CTranslate2 where it does the same."),
     ] = "auto",
-    int8: Annotated[
-        bool,
-        typer.Option("--int8", help="8-bit weights in CTranslate2: faster; a few outputs change."),
-    ] = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Serve models: the page, LibreTranslate's and OpenAI's APIs, and clearhead's own.
@@ -107,7 +107,7 @@ def serve(
 
         for run in runs:
             RunFolder.open(run)  # or refuse it before an address is told
-        n_decoders = decoders(engine, asked.workers, int8)
+        n_decoders = decoders(engine, asked.workers, asked.int8)
         settings = asked.settings(runs, n_decoders)
         listening = listening_socket(settings)
     if not quiet:
@@ -116,9 +116,8 @@ def serve(
     url = f"http://{asked.host}:{listening.getsockname()[1]}"
     options.tell(f"{', '.join(run.name for run in runs)}: {url}  (stop with Ctrl-C)")
     os.environ.pop("CLEARHEAD_API_KEY", None)
-    precision: "Precision" = "int8" if int8 else "float32"
-    backend = partial(backend_for, n_workers=n_decoders, precision=precision)
-    run_server(settings, listening, backend)
+    precision: "Precision" = "int8" if asked.int8 else "float32"
+    run_server(settings, listening, partial(backend_for, n_workers=n_decoders, precision=precision))
 
 
 def decoders(engine: str, n_servers: int, int8: bool = False) -> int:

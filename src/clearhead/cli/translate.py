@@ -211,13 +211,13 @@ def shared_out(
     Lines count as often as the beam is wide, for so much longer they take.
     """
     from clearhead.machine import n_processors
-    from clearhead.tasks.runs import MANY, pieces
+    from clearhead.tasks.runs import MANY, even_chunks
 
     rest, first = iter(chunks), list[str]()
     while len(first) * beam <= MANY and (chunk := next(rest, None)) is not None:
         first += chunk
     n_workers = workers or (n_processors() if len(first) * beam > MANY else 1)
-    return n_workers, chain(pieces(first, n_workers), rest)
+    return n_workers, chain(even_chunks(first, n_workers), rest)
 
 
 @dataclass(frozen=True)

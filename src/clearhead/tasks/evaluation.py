@@ -28,7 +28,7 @@ from clearhead.model.attention import Attention
 from clearhead.model.recurrent import SourceAttention
 from clearhead.tasks.chat import Chatbot, read_conversations
 from clearhead.tasks.classification import Classifier, chosen_labels, probabilities
-from clearhead.tasks.runs import MANY, in_workers, load, pieces
+from clearhead.tasks.runs import MANY, even_chunks, in_workers, load
 from clearhead.tasks.task import Perplexity, User
 from clearhead.tasks.translation import Translation, Translator
 from clearhead.tasks.writing import Writer
@@ -158,7 +158,7 @@ def all_translations(
     is_long = len(texts) * decode.beam > MANY  # else starting them would take longer
     if n_workers == 1 or not is_long or not translator.origin or translator.searching is not ALONE:
         return translator.translate(texts, decode=decode)
-    chunks = pieces(texts, n_workers)
+    chunks = even_chunks(texts, n_workers)
     return list(in_workers(**translator.origin, chunks=chunks, n_workers=n_workers, decode=decode))
 
 
