@@ -174,6 +174,7 @@ def test_all_lines_are_shared_out_in_order_and_many_of_them_or_a_wide_beam_to_al
     assert [line for share in shares for line in share] == [*map(str, range(sum(sizes)))]
     assert n_workers == (workers or (n_processors() if sum(sizes) * beam > MANY else 1))
     assert len(shares) >= min(n_workers, sum(sizes)), "nobody is idle"
+    assert n_workers > 1 or shares == chunks, "one process decodes what shards decode"
 
 
 @pytest.mark.skipif(

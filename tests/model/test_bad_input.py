@@ -48,7 +48,7 @@ def test_impossible_settings_fail_with_the_setting_its_value_and_what_would_do(s
 def test_an_unknown_preset_suggests_the_nearest():
     with pytest.raises(ConfigError, match=r"no size bsae.\nDid you mean base\?"):
         ModelConfig.preset("bsae")
-    with pytest.raises(ConfigError, match=r"There are: base, big, small, tiny\."):
+    with pytest.raises(ConfigError, match=r"There are: base, big, quick, small, tiny\."):
         ModelConfig.preset("xyz")
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -213,11 +213,13 @@ def shared_out(
     from clearhead.machine import n_processors
     from clearhead.tasks.runs import MANY, even_chunks
 
-    rest, first = iter(chunks), list[str]()
-    while len(first) * beam <= MANY and (chunk := next(rest, None)) is not None:
-        first += chunk
-    n_workers = workers or (n_processors() if len(first) * beam > MANY else 1)
-    return n_workers, chain(even_chunks(first, n_workers), rest)
+    rest, enough = iter(chunks), 4 * (workers or n_processors())
+    first: list[Sequence[str]] = list(islice(rest, enough))
+    lines = [line for chunk in first for line in chunk]
+    n_workers = workers or (n_processors() if len(lines) * beam > MANY else 1)
+    if n_workers > 1 and len(first) < enough:  # that is all: nobody shall be idle
+        first = [*even_chunks(lines, n_workers)]
+    return n_workers, chain(first, rest)
 
 
 @dataclass(frozen=True)

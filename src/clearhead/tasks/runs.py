@@ -362,7 +362,7 @@ def described_file(path: Path) -> str:
 
 def even_chunks(texts: list[str], n_workers: int) -> Iterator[list[str]]:
     """The texts in a few chunks for each worker, so that all are done at about the same time."""
-    n_each = max(1, len(texts) if n_workers == 1 else -(-len(texts) // (4 * n_workers)))
+    n_each = max(1, -(-len(texts) // (4 * n_workers)))
     return (texts[first : first + n_each] for first in range(0, len(texts), n_each))
 
 
