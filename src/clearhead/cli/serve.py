@@ -126,7 +126,7 @@ def decoders(engine: str, n_servers: int, int8: bool = False) -> int:
         if int8:
             raise ConfigError(
                 "--int8 is for CTranslate2, which is not in use here.",
-                "Install it with: pip install 'clearhead[exchange]'; and leave --engine own out.",
+                "Leave --engine own out, and install it with: pip install 'clearhead[exchange]'",
             )
         return 0
     from clearhead.machine import n_processors
