@@ -1,10 +1,10 @@
 """Speed beside other programs: what is chosen by measuring, against every fixed choice.
 
     script/bench busy --run RUN [--loops 0 1 2] [--seconds 60] [--sentences 6000] [--repeats 3]
-        [--only training translate evaluate]
+        [--only training translate evaluate python]
 
-RUN is a translator. Beside so many endless loops, training, `translate --input` and `evaluate` are run as they choose
-by themselves and with each fixed number of threads or processes, in turn. Prints tokens or sentences per second by the
+RUN is a translator. Beside so many endless loops, training, `translate --input`, `evaluate` and translating a few
+hundred sentences in Python are run as they choose by themselves and with each fixed number of threads or processes, in turn. Prints tokens or sentences per second by the
 clock, and the choice's share of the best fixed one.
 """
 
@@ -27,6 +27,23 @@ from clearhead.machine import n_processors
 
 Speed = Callable[[], float]
 GOAL = 0.9
+FEW = 150
+"""Sentences of a call in Python: with a beam of 5, so few that `evaluate` starts no worker processes."""
+IN_PYTHON = """
+import sys, time
+from pathlib import Path
+import clearhead
+from clearhead.decode import ALONE
+
+run, path, n, is_fixed = sys.argv[1:]
+texts = Path(path).read_text().splitlines()[: int(n)]
+translator = clearhead.load(run)
+translator = translator.by(ALONE) if is_fixed == "True" else translator
+translator.translate(texts[:2])
+begin = time.perf_counter()
+translator.translate(texts, beam=5)
+print(time.perf_counter() - begin)
+"""
 
 
 @contextmanager
@@ -41,15 +58,21 @@ def loops(n: int) -> Iterator[None]:
             each.wait()
 
 
-def run_command(*arguments: str | Path, threads: int = 0) -> float:
-    """Seconds of a command; `threads` fixes those of its process, where it does not choose."""
+def run_python(*arguments: str | Path, threads: int = 0) -> str:
+    """What a Python process prints; `threads` fixes its number of them, where it does not choose."""
     environment = dict(os.environ)
     environment.pop("OMP_NUM_THREADS", None)
     if threads:
         environment["OMP_NUM_THREADS"] = str(threads)
+    command = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
+    return done.stdout
+
+
+def run_command(*arguments: str | Path, threads: int = 0) -> float:
+    """Seconds of a command."""
     begin = time.perf_counter()
-    command = [sys.executable, "-m", "clearhead", *map(str, arguments)]
-    subprocess.run(command, env=environment, capture_output=True, check=True)
+    run_python("-m", "clearhead", *arguments, threads=threads)
     return time.perf_counter() - begin
 
 
@@ -92,6 +115,10 @@ def ways(folder: Path, run: str, sentences: int, seconds: int) -> dict[str, dict
         command = ["evaluate", run, *files, "--engine", "own"]
         return lambda: sentences / run_command(*command, threads=threads)
 
+    def python(threads: int = 0) -> Speed:
+        job = [IN_PYTHON, run, files[0], str(FEW), str(threads > 0)]
+        return lambda: FEW / float(run_python("-c", *job, threads=threads))
+
     return {
         "training, tokens/s": {
             "chosen": train(0),
@@ -106,6 +133,10 @@ def ways(folder: Path, run: str, sentences: int, seconds: int) -> dict[str, dict
             "chosen": evaluate(),
             "1 processor's worth of threads": evaluate(1),
         },
+        f"python, {FEW} sentences, sentences/s": {
+            "chosen": python(),
+            **{f"threads: {count}": python(count) for count in counts},
+        },
     }
 
 
@@ -118,7 +149,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=60, help="of each training")
     parser.add_argument("--sentences", type=int, default=6_000)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", nargs="*", choices=["training", "translate", "evaluate"])
+    parser.add_argument(
+        "--only", nargs="*", choices=["training", "translate", "evaluate", "python"]
+    )
     options = parser.parse_args()
     print(conditions())
     with tempfile.TemporaryDirectory() as place:

@@ -2,7 +2,8 @@
 
 Read `sentence.py` and `request.py` for what is asked and answered, `engine.py`, `flat.py`,
 `cache.py` and `recurrent.py` for the models and their memory, `choose.py` and `search.py` for how
-tokens and outputs are chosen, `decoder.py` for the whole, `backend.py` for decoders by others.
+tokens and outputs are chosen, `threads.py` for how many threads compute, `decoder.py` for the
+whole, `backend.py` for decoders by others.
 """
 
 from clearhead.decode.backend import Backend, WithBackend
@@ -20,11 +21,12 @@ from clearhead.decode.request import (
     checked,
     laid_out,
 )
-from clearhead.decode.search import ALONE, Best, Drawn, Greedy, Search, Searching
+from clearhead.decode.search import ALONE, PACED, Alone, Best, Drawn, Greedy, Search, Searching
 from clearhead.decode.sentence import Sentence, Term
 
 __all__ = [
-    "ALONE", "BLOCKED", "Backend", "BeamCandidate", "BeamRecord", "Best", "Drawn", "Engine", "Flat",
-    "FlatTransformer", "Greedy", "Hypothesis", "Ranking", "Request", "Search", "Searching", "Sentence", "Term",
+    "ALONE", "BLOCKED", "PACED", "Alone", "Backend", "BeamCandidate", "BeamRecord", "Best", "Drawn",
+    "Engine", "Flat", "FlatTransformer", "Greedy", "Hypothesis", "Ranking", "Request", "Search", "Searching",
+    "Sentence", "Term",
     "WithBackend", "alternatives", "checked", "decode", "decode_each", "laid_out", "score", "stream",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from clearhead.config import DecodeConfig
 from clearhead.decode.request import Hypothesis, Request
-from clearhead.decode.search import ALONE, Best, Greedy, Result, Searching
+from clearhead.decode.search import PACED, Best, Greedy, Result, Searching
 from clearhead.decode.sentence import Sentence
 
 
@@ -22,7 +22,7 @@ class Backend(Protocol):
 class WithBackend:
     """Searches with a backend where it can express what is asked, and on our own where not."""
 
-    def __init__(self, backend: Backend, own: Searching = ALONE) -> None:
+    def __init__(self, backend: Backend, own: Searching = PACED) -> None:
         self.backend, self.own = backend, own
 
     def results(

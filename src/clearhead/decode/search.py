@@ -38,6 +38,7 @@ from clearhead.decode.request import (
     chain,
 )
 from clearhead.decode.sentence import Sentence, padded
+from clearhead.decode.threads import Steps, Threads
 
 Result = tuple[Sentence, list[Hypothesis]]
 """A sentence and its outputs, best first."""
@@ -369,7 +370,9 @@ def staying(leaving: Sequence[bool]) -> list[int]:
     return [next(last) if leaving[place] else place for place in range(n_staying)]
 
 
-def in_batches(request: Request, sentences: Sequence[Sentence], way: Best) -> Iterator[Result]:
+def in_batches(
+    request: Request, sentences: Sequence[Sentence], way: Best, steps: Steps
+) -> Iterator[Result]:
     """Every sentence with its outputs, in the order in which they are done."""
     waiting = deque(sorted(sentences, key=lambda sentence: -size(sentence)))
     batch: Search | None = None
@@ -378,7 +381,8 @@ def in_batches(request: Request, sentences: Sequence[Sentence], way: Best) -> It
         done: list[Result] = []
         with torch.inference_mode():  # while computing: between results the mode is the caller's
             if batch:
-                batch.advance()
+                with steps.step():
+                    batch.advance()
                 n_steps += 1
                 done += batch.take()
             if waiting and not batch:
@@ -387,7 +391,8 @@ def in_batches(request: Request, sentences: Sequence[Sentence], way: Best) -> It
             n_inside = len(batch) if batch else 0
             if waiting and (n_inside == 0 or (n_steps > overdue and n_inside <= room // 2)):
                 n_new = min(room - n_inside, len(waiting))
-                new = Search(request, [waiting.popleft() for _ in range(n_new)], way)
+                with steps.reading():
+                    new = Search(request, [waiting.popleft() for _ in range(n_new)], way)
                 done += new.take()
                 if batch:
                     batch.join(new)
@@ -429,18 +434,28 @@ class Searching(Protocol):
 
 
 class Alone:
-    """The sentences of one call, decoded by the thread that asks."""
+    """The sentences of one call, decoded by the thread that asks.
+
+    With `threads`, as many compute as prove faster beside what else the machine does.
+    """
+
+    def __init__(self, threads: Threads | None = None) -> None:
+        self.threads = threads
 
     def results(
         self, request: Request, sentences: Sequence[Sentence], way: Best
     ) -> Iterator[Result]:
-        return in_batches(request, sentences, way)
+        return in_batches(request, sentences, way, self.steps(request))
+
+    def steps(self, request: Request) -> Steps:
+        return Steps(self.threads if request.device.type == "cpu" else None)
 
     def tokens(
         self, request: Request, sentence: Sentence, way: Best
     ) -> Generator[int, None, Hypothesis]:
+        steps = self.steps(request)
         # Only while computing: between tokens the mode is the caller's.
-        with torch.inference_mode():
+        with torch.inference_mode(), steps.reading():
             search = Search(request, [sentence], way)
         (slot,), n_written = search.slots, sentence.n_prefix
         while True:
@@ -450,8 +465,11 @@ class Alone:
             n_written = slot.length
             if slot.done or request.should_stop():
                 return slot.result()[1][0]
-            with torch.inference_mode():
+            with torch.inference_mode(), steps.step():
                 search.advance()
 
 
 ALONE = Alone()
+"""With the caller's threads, so that training decodes the same when it is repeated."""
+PACED = Alone(Threads())
+"""With as many threads as this process finds to be faster."""

@@ -20,7 +20,7 @@ from torch import Tensor
 from clearhead import metrics
 from clearhead.config import DecodeConfig
 from clearhead.data.examples import LabelledText, Pair, labelled, pairs, running_text
-from clearhead.decode import ALONE
+from clearhead.decode import Alone
 from clearhead.errors import ConfigError, DataError, shown
 from clearhead.look.labelled import cut_label
 from clearhead.model import Model
@@ -156,7 +156,8 @@ def all_translations(
     Beside another busy program, the threads of one process wait for each other; processes do not.
     """
     is_long = len(texts) * decode.beam > MANY  # else starting them would take longer
-    if n_workers == 1 or not is_long or not translator.origin or translator.searching is not ALONE:
+    is_own = isinstance(translator.searching, Alone)
+    if n_workers == 1 or not (is_long and is_own and translator.origin):
         return translator.translate(texts, decode=decode)
     chunks = even_chunks(texts, n_workers)
     return list(in_workers(**translator.origin, chunks=chunks, n_workers=n_workers, decode=decode))

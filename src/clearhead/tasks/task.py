@@ -17,7 +17,7 @@ from clearhead.config import PRESETS, Config, DecodeConfig, Given, layered, spel
 from clearhead.data.batches import Batches
 from clearhead.data.examples import Examples
 from clearhead.data.store import Encoding, Store
-from clearhead.decode import ALONE, Searching
+from clearhead.decode import PACED, Searching
 from clearhead.errors import FolderError
 from clearhead.folder import RunFolder
 from clearhead.look import Look
@@ -184,7 +184,7 @@ class User(ABC):
         self.source, self.target = tokenizers
         self.words: Words | None = None
         """The words that it has seen in training, where the run knows them."""
-        self.searching: Searching = ALONE
+        self.searching: Searching = PACED
         self._prepare()
 
     def _prepare(self) -> None:  # noqa: B027  # most need something, not all
