@@ -4,8 +4,8 @@
         [--only training translate evaluate python]
 
 RUN is a translator. Beside so many endless loops, training, `translate --input`, `evaluate` and translating a few
-hundred sentences in Python are run as they choose by themselves and with each fixed number of threads or processes, in turn. Prints tokens or sentences per second by the
-clock, and the choice's share of the best fixed one.
+sentences in Python are run as they choose by themselves and with each fixed number of threads or processes, in turn.
+Prints tokens or sentences per second by the clock, and the choice's share of the best fixed one.
 """
 
 import argparse
