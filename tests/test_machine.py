@@ -33,6 +33,13 @@ def test_nobody_asks_a_child_who_does_not_want_bf16(monkeypatch):
     assert not machine.is_bf16(TrainConfig().precision, torch.device("cpu"))
 
 
+@pytest.mark.parametrize(("running", "idle"), [(0, 8), (1, 8), (2, 7), (9, 0), (30, 0)])
+def test_processors_are_idle_where_no_other_program_runs(monkeypatch, running, idle):
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(machine, "in_proc", lambda path, name: running)  # 0 where nobody tells
+    assert machine.n_idle() == idle
+
+
 def test_processors_are_those_that_this_process_may_use():
     assert 1 <= machine.n_processors() <= (os.cpu_count() or 1)
 

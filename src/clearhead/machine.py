@@ -41,6 +41,12 @@ def n_processors() -> int:
     return len(os.sched_getaffinity(0)) if is_told else os.cpu_count() or 1
 
 
+def n_idle() -> int:
+    """Processors that no program computes on at this moment, as far as the system tells."""
+    others = max(0, in_proc("/proc/stat", "procs_running") - 1)  # one that runs is this one
+    return max(0, (os.cpu_count() or 1) - others)
+
+
 def processor() -> str:
     """The processor's name, as the system gives it."""
     told = Path("/proc/cpuinfo")  # which only Linux has; elsewhere Python knows the name
@@ -91,9 +97,10 @@ def free_memory() -> int:
 
 
 def in_proc(path: str, name: str) -> int:
-    """A number of bytes that Linux tells; 0 elsewhere."""
+    """A number that Linux tells, in bytes where it counts kB; 0 elsewhere."""
     lines = Path(path).read_text().splitlines() if Path(path).exists() else []
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(name)), 0)
+    found = next((line.split() for line in lines if line.startswith(name)), ["", "0"])
+    return int(found[1]) * (1024 if found[-1] == "kB" else 1)
 
 
 def wait_for(device: torch.device) -> None:

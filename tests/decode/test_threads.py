@@ -12,11 +12,14 @@ from decode.test_search import same
 class Machine:
     """A machine on which a step takes as long as the number of threads and the hour say."""
 
-    def __init__(self, monkeypatch, seconds, most: int = 2) -> None:
+    def __init__(self, monkeypatch, seconds, most: int = 2, idle: int | None = None) -> None:
         self.seconds, self.now, self.most, self.in_force = seconds, 0.0, most, most
         self.threads, self.spent, self.asked = Threads(), dict[int, float](), set[int]()
         monkeypatch.setattr(torch, "get_num_threads", lambda: self.in_force)
         monkeypatch.setattr(torch, "set_num_threads", self.use)
+        monkeypatch.setattr(
+            threads_module.machine, "n_idle", lambda: most if idle is None else idle
+        )
         for clock in ("monotonic", "perf_counter"):
             monkeypatch.setattr(threads_module.time, clock, lambda: self.now)
 
@@ -77,6 +80,29 @@ def test_the_best_of_many_threads_is_found(monkeypatch):
     machine = Machine(monkeypatch, lambda threads, _: 0.001 * (abs(threads - 8) + 5), most=64)
     machine.run(60)
     assert machine.threads.number(64) == 8
+
+
+@pytest.mark.parametrize(("idle", "begins_with"), [(0, 1), (1, 1), (3, 3), (64, 4)])
+def test_a_process_begins_with_as_many_threads_as_there_are_idle_processors(
+    monkeypatch, idle, begins_with
+):
+    machine = Machine(monkeypatch, lambda threads, now: 0.01, most=4, idle=idle)
+    assert machine.threads.number(4) == begins_with
+
+
+@pytest.mark.parametrize(("gain", "found"), [(1.2, 1), (1.4, 2)])
+def test_more_threads_than_idle_processors_must_gain_more(monkeypatch, gain, found):
+    machine = Machine(
+        monkeypatch, lambda threads, now: 0.01 / (gain if threads == 2 else 1), idle=1
+    )
+    machine.run(20)
+    assert machine.threads.number(2) == found
+
+
+def test_a_trial_that_goes_badly_ends_early(monkeypatch):
+    machine = Machine(monkeypatch, lambda threads, now: 0.02 * (1 if threads == 2 else 9))
+    machine.run(EVERY)
+    assert machine.spent[1] == pytest.approx(9 * 0.02)
 
 
 def test_where_the_caller_allows_one_thread_nothing_is_tried(monkeypatch):

@@ -383,8 +383,8 @@ def in_batches(
             if batch:
                 with steps.step():
                     batch.advance()
+                    done += batch.take()
                 n_steps += 1
-                done += batch.take()
             if waiting and not batch:
                 room, n_steps = room_for(waiting[0], request, way.width), 0
                 overdue = size(waiting[0]) + PATIENCE
@@ -393,9 +393,9 @@ def in_batches(
                 n_new = min(room - n_inside, len(waiting))
                 with steps.reading():
                     new = Search(request, [waiting.popleft() for _ in range(n_new)], way)
-                done += new.take()
-                if batch:
-                    batch.join(new)
+                    done += new.take()
+                    if batch:
+                        batch.join(new)
                 batch, n_steps = batch or new, 0
         yield from done
     with torch.inference_mode():

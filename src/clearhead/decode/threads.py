@@ -1,21 +1,28 @@
 """How many threads compute a search: tried out on the way, as while training.
 
-Steps of one batch become cheaper as sentences leave and dearer as texts grow, so neighbours are
-compared: they are computed in turn with the number in use and with another.
+A process begins with as many as there are idle processors. Steps of one batch become cheaper as
+sentences leave and dearer as texts grow, so neighbours are compared: they are computed in turn with
+the number in use and with another. Whole times are compared, not medians: threads that wait for a
+processor are slow in a few steps only, and very slow in those.
 """
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from statistics import median
 
 import torch
+
+from clearhead import machine
 
 IN_TURN = (0, 1, 1, 0, 0, 1, 1, 0)
 """The steps of a trial: by the number in use, or by the other."""
 GAIN = 1.1
 """How much faster the other must be to be kept: less may be chance."""
-EVERY = 5.0
+GAIN_BESIDE_OTHERS = 1.3
+"""The same for more threads than there are idle processors, which eight steps may flatter."""
+HOPELESS = 1.5
+"""How much slower the other must be for a trial to end early."""
+EVERY = 1.0
 """Seconds between two trials, at least."""
 COST = 0.02
 """The share of the time that trials may cost."""
@@ -29,7 +36,8 @@ class Threads:
 
     def number(self, most: int) -> int:
         """As many as have proved faster, never more than the caller allows."""
-        return min(self.chosen or most, most)
+        self.chosen = self.chosen or max(1, machine.n_idle())
+        return min(self.chosen, most)
 
     def other(self, most: int) -> int:
         """Half as many, or twice, where that was of no use or there are no fewer."""
@@ -37,17 +45,20 @@ class Threads:
         less, more = max(1, number // 2), min(2 * number, most)
         return less if (self.halves and less < number) or more == number else more
 
-    def judge(self, other: int, seconds: list[float]) -> None:
-        """A trial has ended: go on with the other number if it was the faster one."""
-        pairs = list(zip(IN_TURN, seconds, strict=True))
-        usual, others = ([each for which, each in pairs if which == side] for side in (0, 1))
-        is_faster = median(a / b for a, b in zip(usual, others, strict=True)) > GAIN
-        lost = 0.0 if is_faster else max(0.0, sum(others) - sum(usual))
-        self.next_trial = time.monotonic() + max(EVERY, lost / COST)
-        if is_faster:
+    def judge(self, other: int, seconds: list[float]) -> bool:
+        """Whether a trial has ended; if the other number was the faster one, it is used from now on."""
+        pairs = list(zip(IN_TURN, seconds, strict=False))
+        usual, others = (sum(each for which, each in pairs if which == side) for side in (0, 1))
+        is_whole, is_even = len(seconds) == len(IN_TURN), len(seconds) % 2 == 0
+        if not is_whole and not (is_even and others > HOPELESS * usual):
+            return False
+        self.next_trial = time.monotonic() + max(EVERY, (others - usual) / COST)
+        is_crowded = other > max(self.chosen, machine.n_idle())
+        if usual > (GAIN_BESIDE_OTHERS if is_crowded else GAIN) * others:
             self.chosen = other
         else:
             self.halves = not self.halves
+        return True
 
 
 class Steps:
@@ -78,8 +89,7 @@ class Steps:
         with using(self.other if IN_TURN[len(self.seconds)] else threads.number(most)):
             yield
         self.seconds.append(time.perf_counter() - begin)
-        if len(self.seconds) == len(IN_TURN):
-            threads.judge(self.other, self.seconds)
+        if threads.judge(self.other, self.seconds):
             self.seconds.clear()
 
 
