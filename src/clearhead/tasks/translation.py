@@ -1,5 +1,6 @@
 """Translation: a sentence in, a sentence out, with what a person may want to know about it."""
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -358,8 +359,10 @@ def with_end(ids: list[int], model: ModelConfig) -> list[int]:
 
 GREEDY = DecodeConfig(beam=1, max_extra=10, guard=False)
 """Quick and plain: what validation asks is whether the model has become better."""
-LENGTH_PENALTIES = (0.6, 0.8, 1.0)
-"""The paper's, and such as favour longer output; beyond 1, a search goes on much longer."""
+LENGTH_PENALTIES = (0.6, 0.8, 1.0, 1.2, 1.4)
+"""The paper's, and such as favour longer output; beyond these, output grows without end."""
+WORTHWHILE = 0.1
+"""BLEU that a higher length penalty must gain: with each, a search goes on longer."""
 N_FITTED = 500
 """Validation pairs that the length penalty is chosen on."""
 
@@ -411,8 +414,14 @@ class TranslationTask(Task):
             if not config.train.fit_decoding:
                 return config
             some = examples[:N_FITTED]
-            ways = [config.decode.but(length_penalty=alpha) for alpha in LENGTH_PENALTIES]
-            return config.but(decode=max(ways, key=lambda way: bleu(model, some, way)))
+            chosen, reached = config.decode, -math.inf
+            for alpha in LENGTH_PENALTIES:
+                way = config.decode.but(length_penalty=alpha)
+                score = bleu(model, some, way)
+                if score < reached + WORTHWHILE:
+                    break
+                chosen, reached = way, score
+            return config.but(decode=chosen)
 
         def samples(model: Model) -> Samples:
             sources = [pair.source for pair in examples[:N_SAMPLES]]
