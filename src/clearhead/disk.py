@@ -132,7 +132,7 @@ def atomic_folder(
 
 @contextmanager
 def under_stray_name(path: Path) -> Iterator[Path]:
-    """A stray's name, which nobody else uses, for what is being made or removed.
+    """A temporary name (a stray's), which nobody else uses, for what is being made or removed.
 
     Nothing has it any more when the block ends, in whatever way.
     """
@@ -257,7 +257,7 @@ os.register_at_fork(after_in_child=let_go)
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock, or refuse at once, naming who does."""
+    """Hold the file lock, or refuse at once and name who holds it."""
     with disk_errors(path):
         descriptor = acquire(path)
     try:

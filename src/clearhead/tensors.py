@@ -61,7 +61,7 @@ class Spec:
 
 
 def specs(tensors: Mapping[str, Tensor]) -> dict[str, Spec]:
-    """The tensors without their numbers, in the order of a file.
+    """The dtypes and shapes of tensors, in the order of a file.
 
     The widest numbers come first, so that each begins at a multiple of its width, as fast readers
     wish.
@@ -196,7 +196,7 @@ def contents_of(header: str, n_bytes: int) -> dict[str, Spec]:
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object, if it says nothing twice."""
+    """A JSON object, if it has no name twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name stands in it twice")

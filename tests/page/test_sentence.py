@@ -117,9 +117,14 @@ def test_a_writer_is_shown_with_its_surprises(visit, look_at):
 
 def test_parts_of_the_map_lead_inside(visit, look_at):
     tab = visit(look_at(), "#/map")
-    assert tab.locator(".figure-map .stream").count() == 2 * 2 + 3 * 2
     assert tab.locator(".figure-map .memory.arrow").count() == 2
-    tab.get_by_role("link", name="Cross-attention").last.focus()
+    for layer in ("Decoder layer 1", "Decoder layer 2"):
+        tab.get_by_role("link", name=layer).focus()
+        if tab.evaluate("look.state.now.layer") != f"decoder.{int(layer[-1]) - 1}":
+            tab.keyboard.press("Enter")  # it is shut: this opens it, in both stacks
+        assert tab.locator(".figure-map .stream").count() == 2 + 3
+        assert tab.evaluate("document.activeElement.ariaLabel") == layer
+    tab.get_by_role("link", name="Cross-attention").focus()
     tab.keyboard.press("Enter")
     assert tab.evaluate("[look.state.now.view, look.state.now.block]") == [
         "attention",

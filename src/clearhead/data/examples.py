@@ -99,7 +99,7 @@ class Examples(Generic[E]):
     def __init__(self, sources: Sequence[Lines], rows: Callable[[], Iterator[Row[E]]]) -> None:
         self.sources = sources
         self.rows = rows
-        """A pass that does not stop at faults."""
+        """A pass over all rows, which does not stop at faults."""
 
     def __iter__(self) -> Iterator[E]:
         empty = True
@@ -116,7 +116,7 @@ class Examples(Generic[E]):
             )
 
     def in_parts(self, parts: Callable[[E], Iterable[F]]) -> "Examples[F]":
-        """Other examples, made from these: any number of each."""
+        """Other examples, of which each of these gives any number."""
 
         def rows() -> Iterator[Row[F]]:
             for paths, line, raws, example, fault in self.rows():

@@ -57,7 +57,7 @@ class Encoding:
     encode: Callable[[list[Any]], tuple[Rows, ...]]
     vocab_sizes: tuple[int, ...]
     fingerprint: str
-    """Names the function: equal fingerprints give equal rows."""
+    """A name for `encode`: equal fingerprints give equal rows."""
 
 
 def pair_encoding(source: TextEncoder, target: TextEncoder) -> Encoding:
@@ -147,7 +147,7 @@ class Column:
         return found
 
     def release(self) -> None:
-        """Give a large file's pages back to the system, which keeps them while it has room."""
+        """Give a large file's pages back to the system, which keeps them while memory is free."""
         if len(self.pages) > STAYS_IN_MEMORY and hasattr(mmap, "MADV_DONTNEED"):
             self.pages.madvise(mmap.MADV_DONTNEED)
 

@@ -39,7 +39,7 @@ KEPT = 2
 
 
 class Checkpoint:
-    """A saved moment of a run; what its manifest does not vouch for is refused."""
+    """A checkpoint of a run; a file is refused that differs from what its manifest says."""
 
     def __init__(self, root: Path, name: str) -> None:
         self.root, self.name, self.path = root, name, root / name
@@ -114,7 +114,7 @@ class Checkpoints:
     def __init__(self, root: Path, name: str) -> None:
         self.root, self.name, self.path = root, name, root / name
         self.whole: set[int] = set()
-        """Steps whose every byte this process has written or read: from then on, sizes will do."""
+        """Steps of which this process has written or hashed every byte: sizes are enough then."""
 
     def save(
         self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]

@@ -173,7 +173,7 @@ class RunFolder:
         write_atomically(self.path / name, text.encode())
 
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        """Those of what the model reads and of what it writes, which mostly are one."""
+        """The source's tokenizer and the target's, which mostly are the same."""
         fingerprint, _, own = self.config().tokenizer.fingerprint.partition(",")
         target = self.read_tokenizer(TOKENIZER, fingerprint)
         return self.read_tokenizer(SOURCE_TOKENIZER, own) if own else target, target
@@ -328,7 +328,7 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Be the one process that writes here, and remove what dead ones left.
+        """Lock the folder, so that one process writes, and remove what dead ones left.
 
         Of the processes that train together, the first locks. A folder that was made for it and
         is empty in the end, because nothing could be begun, goes.
@@ -388,7 +388,7 @@ def checked_config(content: bytes, name: str) -> Config:
 
 
 def empty_model(config: ModelConfig, n_bytes: int, path: Path) -> Model:
-    """The model of a config, all shapes and no memory, if its weights can be in so many bytes."""
+    """The model of a config on the meta device, if its weights can be in so many bytes."""
     if least_bytes(config) > n_bytes:
         raise ModelFileError(
             f"{path}: config.toml asks for weights of at least {least_bytes(config):,} bytes, "
@@ -400,7 +400,7 @@ def empty_model(config: ModelConfig, n_bytes: int, path: Path) -> Model:
 
 
 class Undrawn(TorchFunctionMode):
-    """Draws no random weights, for others take their place.
+    """Skips the random initialisation of weights, for others take their place.
 
     Without memory (on the meta device) a draw would cost little, but the first one makes torch
     import its compiler, which takes seconds.

@@ -186,7 +186,7 @@ def scores_of(vocabulary: Vocabulary) -> list[float]:
 
 
 def from_json(text: str | bytes) -> tuple[Vocabulary, str]:
-    """The vocabulary of a file that says what we would have written, and what we would have."""
+    """The vocabulary of a tokenizer.json that is as we would write it, and what we would write."""
     document = parsed_json(text)
     found: Any = document.get("model")
     require(isinstance(found, dict), "has no model section")

@@ -81,7 +81,7 @@ class CountedTexts:
 
     @property
     def most(self) -> int:
-        """More places than will be filled, before the text has been seen."""
+        """An upper bound of the vocabulary size, before the text has been seen."""
         return (self.size or LARGEST) + SPARE
 
     def room(self, chosen: int | None = None) -> int:

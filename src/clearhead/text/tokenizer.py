@@ -101,7 +101,7 @@ class Merges:
 
 
 class Stream:
-    """Gives out text as soon as it is certain: only half a character waits, for its other half."""
+    """A streaming decoder: text comes as soon as it is certain; half a character waits."""
 
     def __init__(self, table: Sequence[bytes], spaced: bool) -> None:
         self.table = table
@@ -300,7 +300,7 @@ def pieces(vocabulary: Vocabulary) -> Rust:
 
 
 def bytes_of(token: int, table: Sequence[bytes]) -> bytes:
-    """What an id stands for; a negative one stands for nothing, whatever Python says."""
+    """The bytes of an id; a negative one is refused, and does not count from the end."""
     if not 0 <= token < len(table):
         raise TextError(
             f"Id {token} is not in the vocabulary of {len(table)} tokens.",

@@ -13,8 +13,10 @@ const NAMES = {
   ff: ["Feed-forward", "each word by itself"],
 };
 const WIDE = 320; // a column
-const TALL = { attention: 92, ff: 50, norm: 28, end: 56 };
-const GAP = 18; // room for an arrow
+const TALL = { attention: 74, ff: 44, norm: 24, end: 48, shut: 44 };
+const GAP = 14; // room for an arrow
+const PICTURE = 58; // of an attention in an open layer
+const SMALL = 32; // of one in a layer that is shut
 const EDGE = 30; // from a layer's frame to its boxes: the stream passes here
 
 export class MapView extends View {
@@ -22,7 +24,8 @@ export class MapView extends View {
   static title = "Map";
   static lead =
     "Text enters below and leaves above. Each vector runs along the stream, the blue line; " +
-    "every part reads it and adds to it. Choose a part to look inside.";
+    "every part reads it and adds to it. All layers of a stack are built alike: one is drawn " +
+    "open, choose another to open it, or a part to look inside.";
 
   static leadFor(trace) {
     return trace.recurs
@@ -110,7 +113,9 @@ export class MapView extends View {
         says: `${meta.model.d_model} numbers for each`,
         go: { view: "tokens", segment },
       },
-      ...layers.map((layer) => ({ layer, inner: this.inner(layer) })),
+      ...layers.map((layer, i) =>
+        i === this.openIndex(layers.length) ? { layer, inner: this.inner(layer) } : { shut: layer },
+      ),
       // a recurrent decoder asks the source once, above all its layers
       ...meta.graph
         .filter((node) => node.id === `${stack}.cross`)
@@ -129,17 +134,18 @@ export class MapView extends View {
     const tall = (step) =>
       step.layer
         ? step.inner.reduce((sum, part) => sum + TALL[part.kind] + GAP, 0) + 30
-        : TALL[step.kind];
+        : TALL[step.kind ?? "shut"];
     const height = steps.reduce((sum, step) => sum + tall(step) + GAP, 0) - GAP + 26;
     const drawn = { parts: [], crosses: [], height };
     let y = height;
     steps.forEach((step, i) => {
       y -= tall(step);
       if (step.layer) this.layer(step, y, tall(step), drawn);
+      else if (step.shut) this.shut(step.shut, y, drawn);
       else {
         const box = { x: EDGE, y, wide: WIDE - 2 * EDGE };
         drawn.parts.push(step.node ? this.part(step, box, stack) : this.box(step, box));
-        if (step.node) drawn.crosses.push(y + TALL.attention / 2);
+        if (step.node) drawn.crosses.push({ y: y + TALL.attention / 2, inset: EDGE });
       }
       if (i < steps.length - 1) drawn.parts.push(arrow(WIDE / 2, y, y - GAP));
       else drawn.top = y;
@@ -153,6 +159,12 @@ export class MapView extends View {
       ),
     );
     return drawn;
+  }
+
+  /** The index of the layer that is drawn open, among so many: the chosen one, in both stacks. */
+  openIndex(count) {
+    const chosen = /\.(\d+)/.exec(this.now.layer ?? this.now.block ?? "")?.[1] ?? 0;
+    return Math.min(Number(chosen), count - 1);
   }
 
   /** The boxes of a layer, from below; the norm stands where this model has it. */
@@ -169,14 +181,46 @@ export class MapView extends View {
       });
   }
 
+  /** A layer as a bar with a small picture of each attention; choosing it opens it. */
+  shut(layer, y, drawn) {
+    const blocks = this.trace.attentions.filter((node) => node.id.startsWith(`${layer}.`));
+    const drawable = blocks.filter((node) => this.trace.has(`${node.id}.pattern`));
+    drawn.parts.push(
+      this.link(
+        { layer },
+        blockName(layer),
+        svg("rect.frame", { x: 0, y, width: WIDE, height: TALL.shut, rx: 14 }),
+        svg("text.layer-label", { x: EDGE, y: y + TALL.shut / 2 + 5 }, label(layer)),
+        drawable.map((node, i) =>
+          svg("image", {
+            href: this.mean(node, SMALL),
+            x: WIDE - EDGE - (drawable.length - i) * (SMALL + 8) + 8,
+            y: y + (TALL.shut - SMALL) / 2,
+            width: SMALL,
+            height: SMALL,
+          }),
+        ),
+      ),
+    );
+    if (blocks.some((node) => node.keys !== node.queries))
+      drawn.crosses.push({ y: y + TALL.shut / 2, inset: 0 });
+  }
+
+  /** A small picture of the mean over an attention's heads. */
+  mean(node, size) {
+    const made = attentionOf(this.trace, node.id);
+    const shown = { values: made.mixed("mean"), rows: made.nq, columns: made.nk };
+    return thumbnail(shown, "weight", size).toDataURL();
+  }
+
   layer({ layer, inner }, top, tall, drawn) {
-    const [stack, index] = layer.split(".");
+    const [stack] = layer.split(".");
     drawn.parts.push(
       svg("rect.frame", { x: 0, y: top, width: WIDE, height: tall, rx: 14 }),
       this.link(
         { view: this.inside, layer },
         blockName(layer),
-        svg("text.layer-label", { x: EDGE, y: top + 19 }, `layer ${Number(index) + 1}`),
+        svg("text.layer-label", { x: EDGE, y: top + 19 }, label(layer)),
       ),
     );
     let y = top + tall - GAP;
@@ -192,7 +236,7 @@ export class MapView extends View {
         }
       } else drawn.parts.push(this.part(part, box, stack));
       if (part.node?.keys && part.node.keys !== part.node.queries)
-        drawn.crosses.push(y + TALL.attention / 2);
+        drawn.crosses.push({ y: y + TALL.attention / 2, inset: EDGE });
       if (i < inner.length - 1) drawn.parts.push(arrow(WIDE / 2, y, y - GAP));
       y -= GAP;
     });
@@ -213,16 +257,9 @@ export class MapView extends View {
     const chosen = node.id === this.now.block;
     if (!this.trace.has(`${node.id}.pattern`))
       return this.box({ kind: "attention", name, says, go }, box);
-    const made = attentionOf(this.trace, node.id);
-    const picture = thumbnail(
-      { values: made.mixed("mean"), rows: made.nq, columns: made.nk },
-      "weight",
-      72,
-    ).toDataURL();
-    return this.box(
-      { kind: "attention", name, says, more: counted(made.nHeads), go, picture, chosen },
-      box,
-    );
+    const more = counted(attentionOf(this.trace, node.id).nHeads);
+    const picture = this.mean(node, PICTURE);
+    return this.box({ kind: "attention", name, says, more, go, picture, chosen }, box);
   }
 
   box({ kind, name, says, more, go, picture, chosen }, { x, y, wide }) {
@@ -244,15 +281,21 @@ export class MapView extends View {
         {
           class: `box-name ${kind}`,
           x: middle ? x + wide / 2 : x + 12,
-          y: middle ? y + tall / 2 + 5 : y + (more ? 32 : tall / 2 - 4),
+          y: middle ? y + tall / 2 + 5 : y + (more ? 25 : tall / 2 - 3),
           "text-anchor": middle ? "middle" : "start",
         },
         name,
       ),
-      middle ? "" : svg("text.box-says", { x: x + 12, y: y + (more ? 50 : tall / 2 + 14) }, says),
-      more ? svg("text.box-says", { x: x + 12, y: y + 67 }, more) : "",
+      middle ? "" : svg("text.box-says", { x: x + 12, y: y + (more ? 43 : tall / 2 + 14) }, says),
+      more ? svg("text.box-says", { x: x + 12, y: y + 60 }, more) : "",
       picture
-        ? svg("image", { href: picture, x: x + wide - 82, y: y + 10, width: 72, height: 72 })
+        ? svg("image", {
+            href: picture,
+            x: x + wide - PICTURE - 8,
+            y: y + 8,
+            width: PICTURE,
+            height: PICTURE,
+          })
         : "",
     );
   }
@@ -273,36 +316,28 @@ export class MapView extends View {
 
   /** What the encoder has made goes into every cross-attention. */
   memory([encoder, decoder], narrow) {
-    const targets = decoder.crosses.map((y) => decoder.y + y);
-    const from = { x: encoder.x + WIDE, y: encoder.y + encoder.top + 40 };
-    if (narrow) {
-      const side = decoder.x + WIDE + 26;
-      return [
-        svg("path.memory", { d: `M${from.x} ${from.y}H${side}V${Math.min(...targets)}` }),
-        targets.map((y) =>
-          svg("path.memory.arrow", {
-            d: `M${side} ${y}H${decoder.x + WIDE - EDGE + 3}`,
-            "marker-end": "url(#tip)",
-          }),
-        ),
-      ];
-    }
-    const side = encoder.x + WIDE + 50;
-    const ends = [from.y, ...targets];
+    const targets = decoder.crosses.map(({ y, inset }) => ({ y: decoder.y + y, inset }));
+    const from = { x: encoder.x + WIDE, y: encoder.y + encoder.top + TALL.shut / 2 };
+    const side = narrow ? decoder.x + WIDE + 26 : encoder.x + WIDE + 50;
+    const end = ({ inset }) =>
+      narrow ? decoder.x + WIDE - inset + 3 : decoder.x + inset - (inset ? 3 : 1);
+    const ends = [from.y, ...targets.map(({ y }) => y)];
     return [
       svg("path.memory", { d: `M${from.x} ${from.y}H${side}` }),
       svg("path.memory", { d: `M${side} ${Math.min(...ends)}V${Math.max(...ends)}` }),
-      targets.map((y) =>
+      targets.map((target) =>
         svg("path.memory.arrow", {
-          d: `M${side} ${y}H${decoder.x + EDGE - 3}`,
+          d: `M${side} ${target.y}H${end(target)}`,
           "marker-end": "url(#tip)",
         }),
       ),
-      svg(
-        "text.box-says",
-        { x: side, y: Math.min(...ends) - 9, "text-anchor": "middle" },
-        "keys, values",
-      ),
+      narrow
+        ? ""
+        : svg(
+            "text.box-says",
+            { x: side, y: Math.min(...ends) - 9, "text-anchor": "middle" },
+            "keys, values",
+          ),
     ];
   }
 
@@ -335,6 +370,10 @@ export class MapView extends View {
 
 function counted(heads) {
   return heads === 1 ? "1 head" : `${heads} heads`;
+}
+
+function label(layer) {
+  return `layer ${Number(layer.split(".")[1]) + 1}`;
 }
 
 function arrow(x, from, to) {
