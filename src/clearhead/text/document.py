@@ -240,14 +240,14 @@ def check_learned(vocabulary: Vocabulary) -> None:
 def check_rest(document: dict[str, Any], ours: dict[str, Any]) -> None:
     """Nothing is missing, added or changed, not even true to 1; keys may be in any order."""
     for part in ours | document:
-        same = (json.dumps(whole.get(part, whole), sort_keys=True) for whole in (ours, document))
-        require(next(same) == next(same), f"{FOREIGN}: its {shown(part)} differs")
+        # a part that is missing becomes the whole, which is like no part
+        both = [json.dumps(whole.get(part, whole), sort_keys=True) for whole in (ours, document)]
+        require(both[0] == both[1], f"{FOREIGN}: its {shown(part)} differs")
 
 
 def parsed_json(text: str | bytes, name: str = "The tokenizer") -> dict[str, Any]:
     """A file as JSON, if it is of a size and depth that a tokenizer can have; errors name it."""
-    fits = len(text) <= MAX_BYTES
-    require(fits, f"has {len(text):,} bytes, and at most {MAX_BYTES:,} are read")
+    require(len(text) <= MAX_BYTES, f"has {len(text):,} bytes, and at most {MAX_BYTES:,} are read")
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
