@@ -10,16 +10,19 @@ from hypothesis import strategies as st
 
 from clearhead.data.batches import Denoised, Masked, Windows, spans, taken_out
 from clearhead.data.store import temporary_store, text_encoding
-from clearhead.text import END, MASK
+from clearhead.text import END, MASK, Tokenizer
 
 FIRST, SIZE = 7, 2_000
 """The first id that is a word, and how many ids there are."""
 
 
-class Numbers:
+class Numbers(Tokenizer):
     """A tokenizer of texts that are numbers already."""
 
-    vocab_size, fingerprint = SIZE, "numbers"
+    vocab_size, fingerprint, after_line = SIZE, "numbers", (END,)
+
+    def __init__(self):
+        pass
 
     def encode_batch(self, texts):
         return [[int(word) for word in text.split()] for text in texts]

@@ -120,14 +120,16 @@ class Fields:
         split = SPLITTERS[form]
         cells = split(first)
         names = [cell.strip().lower() for cell in cells]
-        header = match([self.asked_names] if self.asked_names else self.known, names)
-        if not self.asked_names:
-            header = header or languages(names, self.order)
-        if self.asked_names and header is None:
-            raise DataError(
-                f"no column is called {shown(self.asked_names[0])}: the first line is {shown(first)}",
-                "Name columns of the first line, or give their numbers: --columns 1 2",
-            )
+        if self.asked_names:
+            header = match([self.asked_names], names)
+            if header is None:
+                raise DataError(
+                    f"no column is called {shown(self.asked_names[0])}: "
+                    f"the first line is {shown(first)}",
+                    "Name columns of the first line, or give their numbers: --columns 1 2",
+                )
+        else:
+            header = match(self.known, names) or languages(names, self.order)
         numbers = self.numbers(len(cells)) or header or self.places(cells)
         if numbers is None:
             raise DataError(

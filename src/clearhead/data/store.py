@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain, compress, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from clearhead.data.examples import Conversation, LabelledText, Pair
 from clearhead.data.order import N_BUCKETS, Ints, buckets
 from clearhead.disk import atomic_folder, discard, disk_errors, sweep
 from clearhead.errors import DataError, shown
-from clearhead.text import BOT, END, USER
+from clearhead.text import BOT, END, USER, Tokenizer
 
 Rows: TypeAlias = list[list[int]]
 
@@ -39,17 +39,6 @@ STAYS_IN_MEMORY = 1 << 25
 META = "meta.json"
 
 
-class TextEncoder(Protocol):
-    """What is asked of a tokenizer here."""
-
-    @property
-    def vocab_size(self) -> int: ...
-    @property
-    def fingerprint(self) -> str: ...
-    def encode_batch(self, texts: list[str]) -> Rows: ...
-    def reading(self, ids: Sequence[int]) -> list[int]: ...
-
-
 @dataclass(frozen=True)
 class Encoding:
     """A way to turn examples into ids. The first two sides are those whose lengths matter."""
@@ -60,8 +49,7 @@ class Encoding:
     """Names the function: equal fingerprints give equal rows."""
 
 
-def pair_encoding(source: TextEncoder, target: TextEncoder) -> Encoding:
-
+def pair_encoding(source: Tokenizer, target: Tokenizer) -> Encoding:
     def encode(pairs: list[Pair]) -> tuple[Rows, ...]:
         sources, targets = zip(*pairs, strict=True)
         return source.encode_batch(list(sources)), target.encode_batch(list(targets))
@@ -74,7 +62,7 @@ def pair_encoding(source: TextEncoder, target: TextEncoder) -> Encoding:
 
 
 def label_encoding(
-    tokenizer: TextEncoder, names: Sequence[str], longest: int | None = None
+    tokenizer: Tokenizer, names: Sequence[str], longest: int | None = None
 ) -> Encoding:
     """Two sides: the text, cut off where it is too long, and the numbers of its labels."""
     numbers = {name: number for number, name in enumerate(names)}
@@ -101,16 +89,16 @@ def label_encoding(
     )
 
 
-def text_encoding(tokenizer: TextEncoder, after_line: Sequence[int] = (END,)) -> Encoding:
+def text_encoding(tokenizer: Tokenizer) -> Encoding:
     """One side: the text and the end of a line, so that the side as a whole is running text."""
     return Encoding(
-        lambda texts: ([[*row, *after_line] for row in tokenizer.encode_batch(texts)],),
+        lambda texts: ([[*row, *tokenizer.after_line] for row in tokenizer.encode_batch(texts)],),
         (tokenizer.vocab_size,),
         f"text {tokenizer.fingerprint}",
     )
 
 
-def conversation_encoding(tokenizer: TextEncoder) -> Encoding:
+def conversation_encoding(tokenizer: Tokenizer) -> Encoding:
     """Two sides: the turns in one row, and 1 for each token that the bot says, ends included."""
 
     def encode(conversations: list[Conversation]) -> tuple[Rows, ...]:
