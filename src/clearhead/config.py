@@ -455,16 +455,12 @@ class DecodeConfig(Settings):
     """Look for loops, absurd lengths and unread input; decode such an output again, and say so."""
 
     @model_validator(mode="after")
-    def a_draw_is_no_search(self) -> Self:
+    def check_sampling_and_beam(self) -> Self:
         if 0 < self.temperature < COLDEST:
             raise ConfigError(
                 f"decode.temperature = {self.temperature} leaves nothing to chance.",
                 f"Use 0 to search for the best output, or {COLDEST} and above.",
             )
-        return self
-
-    @model_validator(mode="after")
-    def the_best_are_in_the_beam(self) -> Self:
         if self.n_best > self.beam and not self.temperature:
             raise ConfigError(
                 f"decode.n_best = {self.n_best} outputs cannot come out of decode.beam = "

@@ -331,8 +331,3 @@ def read_inside(folder: Path, name: str, limit: int) -> bytes:
             "Copy the folder again from where it is undamaged.",
         )
     return content
-
-
-def size_inside(folder: Path, name: str) -> int:
-    with open_inside(folder, name) as file:
-        return os.fstat(file.fileno()).st_size

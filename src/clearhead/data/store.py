@@ -178,12 +178,11 @@ class Store:
 
 
 def why_left_out(too_long: int, empty: int, max_length: int | None) -> str:
-    reasons = []
-    if too_long:
-        reasons.append(f"{too_long:,} longer than {max_length:,} tokens")
-    if empty:
-        reasons.append(f"{empty:,} with an empty side")
-    return ", ".join(reasons)
+    reasons = {
+        f"{too_long:,} longer than {max_length or 0:,} tokens": too_long,
+        f"{empty:,} with an empty side": empty,
+    }
+    return ", ".join(reason for reason, count in reasons.items() if count)
 
 
 def temporary_store(
