@@ -160,8 +160,9 @@ def disk_error(path: Path, reason: str, needed: int) -> DiskError:
     )
     if not os.path.isdir(path.parent):  # noqa: PTH112  # of any name
         advice = "Name a folder that is there; one that was moved meanwhile, where it is now."
-    message = f"{path} cannot be written: {reason} ({wanted}{free_bytes(path):,} free)."
-    return DiskError(message, advice)
+    return DiskError(
+        f"{path} cannot be written: {reason} ({wanted}{free_bytes(path):,} free).", advice
+    )
 
 
 def require_space(path: Path, needed: int) -> None:

@@ -91,8 +91,8 @@ def paired(
     indices: Int[Tensor, " B"], sources: tuple[Ints, Ints], targets: tuple[Ints, Ints]
 ) -> PairBatch:
     """Pairs collated to a batch, each side given as ids end to end and how many each row has."""
-    source, source_mask = with_end(*sources)
-    target, judged = with_end(*targets)
+    source, source_mask = padded_with_end(*sources)
+    target, judged = padded_with_end(*targets)
     return PairBatch(
         indices=indices,
         source=source,
@@ -104,7 +104,7 @@ def paired(
 
 
 def label_batch(store: Store, examples: Ints) -> LabelBatch:
-    source, mask = with_end(*store.rows(0, examples))
+    source, mask = padded_with_end(*store.rows(0, examples))
     numbers, lengths = store.rows(1, examples)
     labels = torch.zeros(len(examples), store.vocab_sizes[1], dtype=torch.bool)
     labels[np.repeat(np.arange(len(examples)), lengths), numbers] = True
@@ -116,7 +116,7 @@ def label_batch(store: Store, examples: Ints) -> LabelBatch:
 def conversation_batch(store: Store, examples: Ints) -> TextBatch:
     """Conversations to be continued where the bot speaks; it says the end if it speaks last."""
     ids, lengths = store.rows(0, examples)
-    target, real = with_end(ids, lengths)
+    target, real = padded_with_end(ids, lengths)
     spoken, _ = padded_rows(store.rows(1, examples)[0], lengths)
     every = np.arange(len(examples))
     spoken[every, lengths] = spoken[every, lengths - 1]
@@ -136,7 +136,7 @@ def padded_rows(ids: Ints, lengths: Ints) -> tuple[Ints, Bool[np.ndarray, "B T"]
     return rectangle, columns <= lengths[:, None]
 
 
-def with_end(ids: Ints, lengths: Ints) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
+def padded_with_end(ids: Ints, lengths: Ints) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
     rectangle, real = padded_rows(ids, lengths)
     rectangle[np.arange(len(lengths)), lengths] = END
     return torch.from_numpy(rectangle), torch.from_numpy(real)

@@ -77,10 +77,10 @@ def label_encoding(
 
     def encode(examples: list[LabelledText]) -> tuple[Rows, ...]:
         texts, labels = zip(*examples, strict=True)
-        # the end is put where batches are made
-        cut = (row[:longest] for row in tokenizer.encode_batch(list(texts)))
-        rows = [tokenizer.reading(row)[:-1] for row in cut]
-        return rows, [sorted(map(number, each)) for each in labels]
+        rows = tokenizer.encode_batch(list(texts))
+        # without the end, which is put where batches are made
+        read = [tokenizer.reading(row[:longest])[:-1] for row in rows]
+        return read, [sorted(map(number, each)) for each in labels]
 
     return Encoding(
         encode,

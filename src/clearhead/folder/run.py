@@ -38,7 +38,7 @@ from clearhead.errors import (
 from clearhead.folder.checkpoints import Checkpoint, Checkpoints
 from clearhead.folder.history import Log, RunPlan, plan_in_log
 from clearhead.model import Model, build
-from clearhead.tensors import check_same, read_tensors, specs, write_tensors
+from clearhead.tensors import check_same, read_tensors, tensor_specs, write_tensors
 from clearhead.text import Tokenizer
 from clearhead.text.words import Words
 
@@ -294,7 +294,7 @@ class RunFolder:
         """Replace the weights to use; a process that has loaded the old ones keeps them."""
         path, needed = self.path / WEIGHTS, sum(tensor.nbytes for tensor in tensors.values())
         model = empty_model(self.config().model, needed, path)
-        check_same(specs(tensors), specs(model.state_dict()))
+        check_same(tensor_specs(tensors), tensor_specs(model.state_dict()))
         with atomic_file(path, needed) as file:
             write_tensors(file, tensors, seal=True)
 

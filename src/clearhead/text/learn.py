@@ -30,7 +30,7 @@ from clearhead.text.vocabulary import (
 SMALLEST, LARGEST = 512, 37_000
 """Sizes that are chosen at least and at most; the paper had the latter for 4.5 million pairs."""
 SPARE = 2_000
-"""Merges learned beyond those asked for, in the place of those of rare characters, which go."""
+"""Merges learned beyond those asked for: those of rare characters are dropped, and others needed."""
 LONGEST_PIECE = 16
 LONGEST_WORD = 1_000
 """Characters without a space that are taken for a word."""
@@ -106,7 +106,7 @@ class CountedTexts:
 
 
 def highest_first(values: Mapping[str, float]) -> list[str]:
-    """The keys by their values; equal ones in the order of the alphabet, so that it is always one."""
+    """The keys sorted by their values; equal ones alphabetically, so that the order is certain."""
     return sorted(values, key=lambda key: (-values[key], key))
 
 
@@ -189,8 +189,7 @@ def learn_unigram(texts: CountedTexts) -> Vocabulary:
             break
         losses = {piece: loss(piece, counts[piece], scores) for piece in scores if len(piece) > 1}
         room = max(size, int(len(scores) * KEPT)) - len(letters)
-        kept = (*letters, *highest_first(losses)[:room])
-        scores = {piece: scores[piece] for piece in kept}
+        scores = {piece: scores[piece] for piece in (*letters, *highest_first(losses)[:room])}
     pieces = highest_first(scores)
     return replace(texts.empty, learned=tuple(pieces), scores=tuple(scores[p] for p in pieces))
 

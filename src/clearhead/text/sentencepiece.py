@@ -10,11 +10,12 @@ import re
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any
 
 from clearhead.errors import TokenizerError, shown
+from clearhead.text import document
 from clearhead.text.vocabulary import ABSENT, SPACE_MARK, SURROGATE, Vocabulary
 
 ADVICE = "Take the SentencePiece model that was written with the model."
@@ -30,6 +31,7 @@ first token, where ranks tell how frequent tokens are."""
 MAX_PIECES, MAX_PIECE = 1_000_000, 256
 MAX_KEY, MAX_KNOWN = 32, 100_000
 """Characters of the longest string of a character map, and how many lookups are remembered."""
+require = partial(document.require, name="The SentencePiece model", advice=ADVICE)
 VARINT = re.compile(rb"[\x80-\xff]{0,9}[\x00-\x7f]")
 """An integer of a protocol buffer: seven bits in each byte, the last of which is below 128."""
 
@@ -122,22 +124,22 @@ def fields(content: bytes) -> Iterator[tuple[int, Any]]:
     require(isinstance(content, bytes), "has a number where a part of it should be")
     place = 0
     while place < len(content):
-        key, place = varint(content, place)
+        key, place = read_varint(content, place)
         number, wire = key >> 3, key & 7
         require(
             wire in (0, 1, 2, 5), f"holds a field of type {wire}, which is no SentencePiece model"
         )
         if wire == 0:
-            integer, place = varint(content, place)
+            integer, place = read_varint(content, place)
             yield number, integer
             continue
-        length, place = varint(content, place) if wire == 2 else ({1: 8, 5: 4}[wire], place)
+        length, place = read_varint(content, place) if wire == 2 else ({1: 8, 5: 4}[wire], place)
         require(place + length <= len(content), "is cut off")
         value, place = content[place : place + length], place + length
         yield number, struct.unpack("<f", value)[0] if wire == 5 else value
 
 
-def varint(content: bytes, place: int) -> tuple[int, int]:
+def read_varint(content: bytes, place: int) -> tuple[int, int]:
     """The integer at a place, and the place after it."""
     if not (found := VARINT.match(content, place)):
         raise TokenizerError(
@@ -228,8 +230,3 @@ class Normaliser:
 def offset(unit: int) -> int:
     """How far from a cell of the trie its children lie."""
     return unit >> 10 << ((unit & 1 << 9) >> 6)
-
-
-def require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise TokenizerError(f"The SentencePiece model {otherwise}.", ADVICE)

@@ -259,8 +259,7 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids; special tokens have none, and what is no UTF-8 becomes U+FFFD."""
-        spelled = b"".join(self.spelled(ids))
-        text = spelled.decode(errors="replace")
+        text = b"".join(self.spelled(ids)).decode(errors="replace")
         return text.removeprefix(" ") if self.spaced else text
 
     def stream(self) -> Stream:
