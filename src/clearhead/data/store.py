@@ -117,7 +117,7 @@ def conversation_encoding(tokenizer: Tokenizer) -> Encoding:
 
 
 class Column:
-    """Numbers in a file; of a large one, only the parts just read are in memory."""
+    """Numbers in a memory-mapped file; of a large one, only the parts just read are in memory."""
 
     def __init__(self, path: Path, dtype: str = "<i8", *, writable: bool = False) -> None:
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
@@ -255,20 +255,17 @@ class Builder:
         too_long = ~empty & (lengths > (self.max_length or np.inf)).any(axis=0)
         kept: NDArray[np.bool_] = ~empty & ~too_long
         for side, rows in enumerate(sides):
-            self.add_rows(side, compress(rows, kept), lengths[side, kept])
+            counts = lengths[side, kept]
+            ends = self.n_tokens[side] + np.cumsum(counts)
+            ids = chain.from_iterable(compress(rows, kept))
+            self.append(f"{side}.offsets", ends.astype("<i8"))
+            self.append(f"{side}.ids", np.fromiter(ids, self.dtypes[side], counts.sum()))
+            self.n_tokens[side] += int(counts.sum())
         self.n_read += len(chunk)
         self.n_kept += int(kept.sum())
         self.empty += int(empty.sum())
         self.too_long += int(too_long.sum())
         return kept
-
-    def add_rows(self, side: int, rows: Iterable[list[int]], lengths: Ints) -> None:
-        ends = self.n_tokens[side] + np.cumsum(lengths)
-        count = int(lengths.sum())
-        ids = np.fromiter(chain.from_iterable(rows), self.dtypes[side], count)
-        self.append(f"{side}.offsets", ends.astype("<i8"))
-        self.append(f"{side}.ids", ids)
-        self.n_tokens[side] += count
 
     def finish(self, notes: Callable[[], Sequence[str]] = list) -> None:
         """Sort by length, and write down what is to be known about the store."""

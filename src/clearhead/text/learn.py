@@ -181,20 +181,22 @@ def learn_unigram(texts: CountedTexts) -> Vocabulary:
         words.update(word for word, _ in texts.rust.pre_tokenizer.pre_tokenize_str(" " + text))
     size = texts.room()
     letters = sorted(texts.letters(size // 2))
-    scores = log_probabilities(seeds(words, letters, SEEDS * size), letters)
+    scores = log_probabilities(seed_pieces(words, letters, SEEDS * size), letters)
     while True:
-        counts = use(words, scores)
+        counts = piece_counts(words, scores)
         scores = log_probabilities(counts, letters)
         if len(scores) <= size:
             break
-        losses = {piece: loss(piece, counts[piece], scores) for piece in scores if len(piece) > 1}
+        losses = {
+            piece: loss_without(piece, counts[piece], scores) for piece in scores if len(piece) > 1
+        }
         room = max(size, int(len(scores) * KEPT)) - len(letters)
         scores = {piece: scores[piece] for piece in (*letters, *highest_first(losses)[:room])}
     pieces = highest_first(scores)
     return replace(texts.empty, learned=tuple(pieces), scores=tuple(scores[p] for p in pieces))
 
 
-def seeds(words: Mapping[str, int], letters: list[str], size: int) -> Counter[str]:
+def seed_pieces(words: Mapping[str, int], letters: list[str], size: int) -> Counter[str]:
     """Substrings of frequent words, by how much text they would cover."""
     known, counts = set(letters), Counter[str]()
     for word in highest_first(words)[:SEED_WORDS]:
@@ -207,8 +209,8 @@ def seeds(words: Mapping[str, int], letters: list[str], size: int) -> Counter[st
     return Counter({piece: counts[piece] for piece in highest_first(covered)[:size]})
 
 
-def use(words: Mapping[str, int], scores: Scores) -> Counter[str]:
-    """How often each piece occurs when every word is cut in the likeliest way."""
+def piece_counts(words: Mapping[str, int], scores: Scores) -> Counter[str]:
+    """How often each piece occurs when every word is cut in its likeliest way."""
     counts = Counter[str]()
     for word, count in words.items():
         for piece in best_pieces(word, scores):
@@ -224,7 +226,7 @@ def log_probabilities(counts: Counter[str], letters: Iterable[str]) -> dict[str,
     return {piece: log(count) - total for piece, count in kept.items()}
 
 
-def loss(piece: str, count: int, scores: Scores) -> float:
+def loss_without(piece: str, count: int, scores: Scores) -> float:
     """How much likelier the text is with this piece than with the next best cut in its place."""
     parts = {piece[start:end] for start, end in combinations(range(len(piece) + 1), 2)}
     shorter = {part: scores[part] for part in parts if part in scores and part != piece}

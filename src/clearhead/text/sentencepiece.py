@@ -183,9 +183,11 @@ class Normaliser:
         self.known_node = lru_cache(MAX_KNOWN)(self.node)
         self.ascii = {code: self.map(chr(code)) for code in range(128)}
 
-    def __call__(self, text: str) -> str:
+    def __call__(self, text: str, before: str = "") -> str:
+        """The text, after what is put `before` any that is not empty."""
         mapped = text.translate(self.ascii) if text.isascii() else self.map(text)
-        return re.sub(" +", " ", mapped.replace(ABSENT, "")).strip(" ")
+        single = re.sub(" +", " ", mapped.replace(ABSENT, "")).strip(" ")
+        return before + single if single else ""
 
     def map(self, text: str) -> str:
         parts, place = list[str](), 0
