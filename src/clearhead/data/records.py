@@ -72,16 +72,15 @@ def csv_records(lines: Lines) -> Iterator[RawRecord]:
     """Lines joined until their quotes are even, which by RFC 4180 is where a record ends."""
     held: list[str] = []
     path, first, is_open = "", 0, False
-    for block in lines.blocks():
-        for number, line in enumerate(block.lines, block.first):
-            if is_open and (block.path != path or len(held) > LONGEST_CSV_RECORD):
-                raise open_quote(path, first)
-            if not is_open:
-                path, first, held = block.path, number, []
-            held.append(line)
-            is_open ^= line.count('"') % 2 == 1
-            if not is_open:
-                yield path, first, "\n".join(held)
+    for file, number, line in records(lines, "text"):
+        if is_open and (file != path or len(held) > LONGEST_CSV_RECORD):
+            raise open_quote(path, first)
+        if not is_open:
+            path, first, held = file, number, []
+        held.append(line)
+        is_open ^= line.count('"') % 2 == 1
+        if not is_open:
+            yield path, first, "\n".join(held)
     if is_open:
         raise open_quote(path, first)
 
