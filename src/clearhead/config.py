@@ -34,7 +34,7 @@ NUMBER = rf"[0-9]{{1,{MOST_DIGITS}}}(?:\.[0-9]{{1,{MOST_DIGITS}}})?"
 TIME = r"(?:s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)"
 BUDGET = rf"^(?:{NUMBER}\s*(?:steps?|epochs?)|{NUMBER}\s*{TIME}(?:\s*{NUMBER}\s*{TIME})*)?\s*$"
 COLDEST = 0.001
-"""The lowest temperature of a draw; below, dividing by it leaves the numbers that a computer has."""
+"""The lowest temperature of sampling: logits divided by a lower one could overflow."""
 RETIRED = (("data", "weights"), ("tokenizer", "languages"))
 """Settings that never had an effect and are gone; older files still hold them, empty."""
 
@@ -49,7 +49,7 @@ class Mark(Enum):
 
     SIZE = "how large the model is: chosen from the data and the time there is"
     SHAPE = "what else the weights rely on: taken over with them, as the size is"
-    OWN = "the model's, but not its weights': never taken over"
+    OWN = "belongs to this model but not to its weights: never taken over"
     FREE = "may change when a run is resumed: no update depends on it"
 
 
@@ -455,16 +455,12 @@ class DecodeConfig(Settings):
     """Look for loops, absurd lengths and unread input; decode such an output again, and say so."""
 
     @model_validator(mode="after")
-    def a_draw_is_no_search(self) -> Self:
+    def check_sampling_and_beam(self) -> Self:
         if 0 < self.temperature < COLDEST:
             raise ConfigError(
                 f"decode.temperature = {self.temperature} leaves nothing to chance.",
                 f"Use 0 to search for the best output, or {COLDEST} and above.",
             )
-        return self
-
-    @model_validator(mode="after")
-    def the_best_are_in_the_beam(self) -> Self:
         if self.n_best > self.beam and not self.temperature:
             raise ConfigError(
                 f"decode.n_best = {self.n_best} outputs cannot come out of decode.beam = "
@@ -661,8 +657,7 @@ def assigned(assignments: Iterable[str]) -> Given:
 
 
 def layered(*layers: Given) -> Given:
-    """The settings of several sources in one; where two speak of the same setting, the later
-    wins."""
+    """The settings of several sources merged; where two set the same value, the later wins."""
     whole: Given = {}
     for layer in layers:
         for key, value in layer.items():
@@ -675,7 +670,7 @@ def layered(*layers: Given) -> Given:
 
 
 def spelled_out(given: Given) -> Given:
-    """The settings with a named size, if there is one, as the numbers that it stands for."""
+    """The settings, with the name of a size replaced by the numbers that it stands for."""
     rest = {key: value for key, value in given.items() if key != "size"}
     asked = layered(rest).get("model", {}).get("architecture", "transformer")
     size = (

@@ -160,8 +160,9 @@ def disk_error(path: Path, reason: str, needed: int) -> DiskError:
     )
     if not os.path.isdir(path.parent):  # noqa: PTH112  # of any name
         advice = "Name a folder that is there; one that was moved meanwhile, where it is now."
-    message = f"{path} cannot be written: {reason} ({wanted}{free_bytes(path):,} free)."
-    return DiskError(message, advice)
+    return DiskError(
+        f"{path} cannot be written: {reason} ({wanted}{free_bytes(path):,} free).", advice
+    )
 
 
 def require_space(path: Path, needed: int) -> None:
@@ -245,14 +246,14 @@ def alive(pid: int) -> bool:
     return pid != os.getpid()
 
 
-def let_go() -> None:
-    """A forked child owns no lock, or an orphan would keep that of its dead parent."""
+def drop_locks() -> None:
+    """Let a forked child hold no lock, or an orphan would keep that of its dead parent."""
     for descriptor in HELD:
         os.close(descriptor)
     HELD.clear()
 
 
-os.register_at_fork(after_in_child=let_go)
+os.register_at_fork(after_in_child=drop_locks)
 
 
 @contextmanager
@@ -283,12 +284,11 @@ def acquire(path: Path) -> int:
                 f"{path.parent} is in use by {who}.", "Wait until it ends, or stop it."
             )
         if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
-            break
+            HELD.add(descriptor)
+            os.truncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
+            return descriptor
         os.close(descriptor)
-    HELD.add(descriptor)
-    os.truncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
-    return descriptor
 
 
 def is_taken(descriptor: int, owner: re.Match[str] | None) -> bool:
@@ -331,8 +331,3 @@ def read_inside(folder: Path, name: str, limit: int) -> bytes:
             "Copy the folder again from where it is undamaged.",
         )
     return content
-
-
-def size_inside(folder: Path, name: str) -> int:
-    with open_inside(folder, name) as file:
-        return os.fstat(file.fileno()).st_size

@@ -88,12 +88,10 @@ def device_for(name: str) -> torch.device:
 
 def free_memory() -> int:
     """Bytes that this process may still take, as far as the system tells."""
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    found = [sys.maxsize]
+    left, limit = sys.maxsize, resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY:
-        found.append(limit - in_proc("/proc/self/status", "VmSize:"))
-    found.append(in_proc("/proc/meminfo", "MemAvailable:") or sys.maxsize)
-    return max(0, min(found))
+        left = limit - in_proc("/proc/self/status", "VmSize:")
+    return max(0, min(left, in_proc("/proc/meminfo", "MemAvailable:") or sys.maxsize))
 
 
 def in_proc(path: str, name: str) -> int:

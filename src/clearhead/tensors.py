@@ -60,7 +60,7 @@ class Spec:
         return f"{str(self.dtype).removeprefix('torch.')} {list(self.shape)}"
 
 
-def specs(tensors: Mapping[str, Tensor]) -> dict[str, Spec]:
+def tensor_specs(tensors: Mapping[str, Tensor]) -> dict[str, Spec]:
     """The dtypes and shapes of tensors, in the order of a file.
 
     The widest numbers come first, so that each begins at a multiple of its width, as fast readers
@@ -79,7 +79,7 @@ def tensor_bytes(
         name: torch.from_numpy(np.require(array, requirements=["C", "W"]))
         for name, array in arrays.items()
     }
-    contents = specs(tensors)
+    contents = tensor_specs(tensors)
     file.write(preamble(header_of(contents, metadata or {})))
     for name in contents:
         file.write(raw(tensors[name]))
@@ -88,7 +88,7 @@ def tensor_bytes(
 
 def write_tensors(file: HashedFile, tensors: Mapping[str, Tensor], seal: bool = False) -> None:
     """Write one tensor after the other, so that no second copy of all of them is in memory."""
-    contents = specs(tensors)
+    contents = tensor_specs(tensors)
     file.write(preamble(header_of(contents, {"sha256": BLANK} if seal else {})))
     for name in contents:
         file.write(raw(tensors[name].detach().cpu().contiguous()))
@@ -143,7 +143,7 @@ def read_tensors(
             header = read_header(file)
             contents = contents_of(header, os.fstat(file.fileno()).st_size - LENGTH - len(header))
             if expected is not None:
-                check_same(contents, specs(expected))
+                check_same(contents, tensor_specs(expected))
             if is_verified:
                 return read_data(file, contents, None)
             if sha256 is None:
@@ -183,7 +183,7 @@ def contents_of(header: str, n_bytes: int) -> dict[str, Spec]:
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"the header is not JSON: {shown(str(error))}.") from None
     fields.pop("__metadata__", None)
-    contents = {name: spec_of(name, field) for name, field in fields.items()}
+    contents = {name: described_tensor(name, field) for name, field in fields.items()}
     contents = dict(sorted(contents.items(), key=lambda item: fields[item[0]]["data_offsets"]))
     end = 0
     for name, spec in contents.items():
@@ -203,7 +203,7 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def spec_of(name: str, field: Any) -> Spec:
+def described_tensor(name: str, field: Any) -> Spec:
     match field:
         case {"dtype": str(code), "shape": [*shape], "data_offsets": [int(), int()], **rest} if (
             not rest

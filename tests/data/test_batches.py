@@ -26,10 +26,13 @@ from clearhead.errors import DataError
 from clearhead.text import END, PAD, START, Tokenizer
 
 
-class Letters:
+class Letters(Tokenizer):
     """A tokenizer whose ids are code points."""
 
-    vocab_size, fingerprint = 256, "letters"
+    vocab_size, fingerprint, after_line = 256, "letters", (END,)
+
+    def __init__(self):
+        pass
 
     def reading(self, ids):
         return [*ids, 2]

@@ -26,15 +26,15 @@ from clearhead.data.store import (
     text_encoding,
 )
 from clearhead.errors import DataError, DiskError
+from clearhead.text import Tokenizer
 
 
-class Letters:
+class Letters(Tokenizer):
     """A tokenizer whose ids are code points, and which counts the texts that it sees."""
 
-    vocab_size = 70_000
+    vocab_size, fingerprint, after_line = 70_000, "letters", (END,)
 
-    def __init__(self, fingerprint="letters"):
-        self.fingerprint = fingerprint
+    def __init__(self):
         self.n_texts = 0
 
     def reading(self, ids):

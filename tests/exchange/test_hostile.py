@@ -192,7 +192,7 @@ def test_a_mutated_sentencepiece_model_meets_only_our_errors(model_file, seed):
     content = content[: random.choice([len(content), random.randrange(len(content))])]
     try:
         read = SentencePiece.read(bytes(content))
-        tokenizer = Tokenizer(read.vocabulary(list(read.pieces[3:])))
+        tokenizer = Tokenizer(read.vocabulary(list(read.pieces)[3:]))
         tokenizer.encode_batch(["Ein Mann, ½ ﬁsh\u0301 ①", "\u3000 東京 か\u3099"])
     except ClearheadError:
         return

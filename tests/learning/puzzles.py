@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from clearhead.config import DecodeConfig, ModelConfig, TrainConfig
-from clearhead.data.batches import Batches, LabelBatch, PairBatch, shifted, with_end
+from clearhead.data.batches import Batches, LabelBatch, PairBatch, padded_with_end, shifted
 from clearhead.decode import decode
 from clearhead.model import Model, build
 from clearhead.text import END, SPECIALS
@@ -47,7 +47,7 @@ def rows(seed: int, n: int, held_out: bool, shortest: int = 1) -> list[Row]:
 
 
 def rectangle(found: list[Row]) -> tuple[torch.Tensor, torch.Tensor]:
-    return with_end(
+    return padded_with_end(
         np.array([token for row in found for token in row]), np.array([len(row) for row in found])
     )
 

@@ -91,8 +91,8 @@ def paired(
     indices: Int[Tensor, " B"], sources: tuple[Ints, Ints], targets: tuple[Ints, Ints]
 ) -> PairBatch:
     """Pairs collated to a batch, each side given as ids end to end and how many each row has."""
-    source, source_mask = with_end(*sources)
-    target, judged = with_end(*targets)
+    source, source_mask = padded_with_end(*sources)
+    target, judged = padded_with_end(*targets)
     return PairBatch(
         indices=indices,
         source=source,
@@ -104,7 +104,7 @@ def paired(
 
 
 def label_batch(store: Store, examples: Ints) -> LabelBatch:
-    source, mask = with_end(*store.rows(0, examples))
+    source, mask = padded_with_end(*store.rows(0, examples))
     numbers, lengths = store.rows(1, examples)
     labels = torch.zeros(len(examples), store.vocab_sizes[1], dtype=torch.bool)
     labels[np.repeat(np.arange(len(examples)), lengths), numbers] = True
@@ -116,7 +116,7 @@ def label_batch(store: Store, examples: Ints) -> LabelBatch:
 def conversation_batch(store: Store, examples: Ints) -> TextBatch:
     """Conversations to be continued where the bot speaks; it says the end if it speaks last."""
     ids, lengths = store.rows(0, examples)
-    target, real = with_end(ids, lengths)
+    target, real = padded_with_end(ids, lengths)
     spoken, _ = padded_rows(store.rows(1, examples)[0], lengths)
     every = np.arange(len(examples))
     spoken[every, lengths] = spoken[every, lengths - 1]
@@ -136,7 +136,7 @@ def padded_rows(ids: Ints, lengths: Ints) -> tuple[Ints, Bool[np.ndarray, "B T"]
     return rectangle, columns <= lengths[:, None]
 
 
-def with_end(ids: Ints, lengths: Ints) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
+def padded_with_end(ids: Ints, lengths: Ints) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
     rectangle, real = padded_rows(ids, lengths)
     rectangle[np.arange(len(lengths)), lengths] = END
     return torch.from_numpy(rectangle), torch.from_numpy(real)
@@ -282,66 +282,54 @@ class Windows(Batches[TextBatch]):
 
 
 class Noisy(Batches[B]):
-    """Windows of running text, each of which is spoiled in its own way."""
+    """Windows of running text with a part of each hidden, by `masked_batch` or `denoising_batch`."""
 
-    def __init__(self, windows: Batches[TextBatch], share: float, seed: int) -> None:
-        self.windows, self.share, self.seed = windows, share, seed
-
-    @abstractmethod
-    def spoiled(self, batch: TextBatch, random: Generator) -> B:
-        """The batch with a part of it hidden."""
+    def __init__(
+        self, windows: Batches[TextBatch], hide: Callable[[TextBatch, Generator], B], seed: int
+    ) -> None:
+        self.windows, self.hide, self.seed = windows, hide, seed
 
     def __len__(self) -> int:
         return len(self.windows)
 
     def batch(self, place: int) -> B:
-        return self.spoiled(self.windows.batch(place), default_rng(mix(self.seed, place)))
+        return self.hide(self.windows.batch(place), default_rng(mix(self.seed, place)))
 
     def fixed(self) -> Iterator[B]:
         for number, batch in enumerate(self.windows.fixed()):
-            yield self.spoiled(batch, default_rng(number))
+            yield self.hide(batch, default_rng(number))
 
 
-class Masked(Noisy[MaskedBatch]):
-    """Hidden tokens here and there, which the encoder has to name (masked language modelling)."""
+def masked_batch(batch: TextBatch, random: Generator, *, share: float, words: range) -> MaskedBatch:
+    """Hidden tokens here and there, which the encoder has to name (masked language modelling).
 
-    def __init__(self, windows: Batches[TextBatch], share: float, seed: int, words: range) -> None:
-        super().__init__(windows, share, seed)
-        self.words = words
-        """The ids of tokens that are words: no others are hidden or shown instead."""
-
-    def spoiled(self, batch: TextBatch, random: Generator) -> MaskedBatch:
-        text = batch.target_out.numpy()
-        order = np.where(
-            batch.judged.numpy() & (text >= self.words.start), random.random(text.shape), 2.0
-        )
-        n_hidden = max(1, round(self.share * int((order < 1).sum())))
-        hidden = order <= min(1.0, np.partition(order.ravel(), n_hidden - 1)[n_hidden - 1])
-        fate = random.random(text.shape)
-        others = random.integers(self.words.start, self.words.stop, text.shape)
-        shown = np.select(
-            [~hidden, fate < AS_MASK, fate < AS_MASK + AS_ANOTHER], [text, MASK, others], text
-        )
-        return MaskedBatch(
-            indices=batch.indices,
-            source=torch.from_numpy(shown),
-            target_out=batch.target_out,
-            judged=torch.from_numpy(hidden),
-        )
+    `words` are the ids of tokens that are words: no others are hidden or shown instead.
+    """
+    text = batch.target_out.numpy()
+    order = np.where(batch.judged.numpy() & (text >= words.start), random.random(text.shape), 2.0)
+    n_hidden = max(1, round(share * int((order < 1).sum())))
+    hidden = order <= min(1.0, np.partition(order.ravel(), n_hidden - 1)[n_hidden - 1])
+    fate = random.random(text.shape)
+    others = random.integers(words.start, words.stop, text.shape)
+    shown = np.select(
+        [~hidden, fate < AS_MASK, fate < AS_MASK + AS_ANOTHER], [text, MASK, others], text
+    )
+    return MaskedBatch(
+        indices=batch.indices,
+        source=torch.from_numpy(shown),
+        target_out=batch.target_out,
+        judged=torch.from_numpy(hidden),
+    )
 
 
-class Denoised(Noisy[PairBatch]):
+def denoising_batch(batch: TextBatch, random: Generator, *, share: float) -> PairBatch:
     """Spans taken out: the encoder reads a mask for each, the decoder writes them (as in T5)."""
-
-    def spoiled(self, batch: TextBatch, random: Generator) -> PairBatch:
-        texts = [
-            row[real]
-            for row, real in zip(batch.target_out.numpy(), batch.judged.numpy(), strict=True)
-        ]
-        sources, targets = zip(
-            *(taken_out(text, spans(len(text), self.share, random)) for text in texts), strict=True
-        )
-        return paired(batch.indices, end_to_end(sources), end_to_end(targets))
+    rows = zip(batch.target_out.numpy(), batch.judged.numpy(), strict=True)
+    texts = [row[real] for row, real in rows]
+    sources, targets = zip(
+        *(taken_out(text, spans(len(text), share, random)) for text in texts), strict=True
+    )
+    return paired(batch.indices, end_to_end(sources), end_to_end(targets))
 
 
 def spans(length: int, share: float, random: Generator) -> Bool[np.ndarray, " T"]:

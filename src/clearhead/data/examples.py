@@ -6,6 +6,7 @@ or by their place.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -93,13 +94,13 @@ class Row(NamedTuple, Generic[E]):
         return self.example is None and self.fault is None
 
 
+@dataclass(frozen=True)
 class Examples(Generic[E]):
     """Examples from files, to be read again and again; a pass that finds none is an error."""
 
-    def __init__(self, sources: Sequence[Lines], rows: Callable[[], Iterator[Row[E]]]) -> None:
-        self.sources = sources
-        self.rows = rows
-        """A pass over all rows, which does not stop at faults."""
+    sources: Sequence[Lines]
+    rows: Callable[[], Iterator[Row[E]]]
+    """A pass over all rows, which does not stop at faults."""
 
     def __iter__(self) -> Iterator[E]:
         empty = True

@@ -6,7 +6,7 @@ Files are read in big pieces, so that a pass is quick and memory stays flat howe
 import gzip
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from io import BufferedIOBase, BufferedReader
@@ -66,8 +66,7 @@ class Lines:
     """
 
     def __init__(self, paths: str | Path | Iterable[str | Path], errors: Errors = "strict") -> None:
-        given = [paths] if isinstance(paths, str | Path) else list(paths)
-        self.paths: Sequence[str] = files_in(given)
+        self.paths = files_in([paths] if isinstance(paths, str | Path) else paths)
         self.errors: Errors = errors
         self.notes: dict[str, Notes] = {}
         """By file, complete once the file has been read to its end."""
@@ -82,9 +81,7 @@ class Lines:
         """The same lines in lists, with their place, for who must say where something stands."""
         done = 0
         for path in self.paths:
-            for block, position in self._file(path):
-                self.bytes_read = done + position
-                yield block
+            yield from self._file(path, done)
             done += size_on_disk([path])
 
     def chunks(self, n: int) -> Iterator[LineBlock]:
@@ -94,7 +91,8 @@ class Lines:
                 lines = block.lines[start : start + n]
                 yield LineBlock(block.path, block.first + start, lines)
 
-    def _file(self, path: str) -> Iterator[tuple[LineBlock, int]]:
+    def _file(self, path: str, done: int) -> Iterator[LineBlock]:
+        """The blocks of one file; those before it have the bytes that are `done`."""
         if path in self._spent:
             raise DataError(
                 f"{path} is a pipe: it can be read only once.", "Save it to a file and give that."
@@ -111,7 +109,8 @@ class Lines:
                 if "\r" in text:
                     notes.carriage_returns += sum(line.endswith("\r") for line in lines)
                     lines = [line.removesuffix("\r") for line in lines]
-                yield LineBlock(path, number, lines), 0 if is_pipe(path) else raw.tell()
+                self.bytes_read = done + (0 if is_pipe(path) else raw.tell())
+                yield LineBlock(path, number, lines)
                 number += len(lines)
         self.notes[path] = notes
 
@@ -231,8 +230,7 @@ def whole_lines(file: BufferedIOBase, path: str) -> Iterator[bytes]:
             continue
         yield b"".join([*pending, piece[:end]])
         pending = [piece[end + 1 :]]
-    last = b"".join(pending)
-    if last:
+    if last := b"".join(pending):
         yield last
 
 

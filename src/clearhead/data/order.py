@@ -18,9 +18,9 @@ ROUNDS = 4
 """Feistel rounds, each of which moves both coordinates; two already pass for random to the eye."""
 FINE_BITS = 5
 """Leading bits of a length that its bucket keeps: exact while they suffice, then to a sixteenth."""
-SLANTS = 1 << FINE_BITS
-"""Classes of the difference between the two sides."""
-N_BUCKETS = (65 - FINE_BITS << FINE_BITS - 1) * SLANTS
+N_GAPS = 1 << FINE_BITS
+"""Classes of the gap (difference) between the lengths of the two sides."""
+N_BUCKETS = (65 - FINE_BITS << FINE_BITS - 1) * N_GAPS
 """Buckets there are for lengths of any size."""
 
 
@@ -78,13 +78,13 @@ def buckets(first: Ints, second: Ints) -> Ints:
     longer = np.maximum(first, second)
     coarse = np.maximum(np.frexp(longer)[1].astype(np.int64) - FINE_BITS, 0)
     length_class = (coarse << FINE_BITS - 1) + (longer >> coarse)
-    slant = (first - second >> coarse + 1) + SLANTS // 2
-    return np.asarray(length_class * SLANTS + np.where(length_class % 2, SLANTS - 1 - slant, slant))
+    gap = (first - second >> coarse + 1) + N_GAPS // 2
+    return np.asarray(length_class * N_GAPS + np.where(length_class % 2, N_GAPS - 1 - gap, gap))
 
 
 def longest(bucket: Ints) -> Ints:
     """The length of the longer side that no example of the bucket exceeds."""
-    length_class = bucket // SLANTS
+    length_class = bucket // N_GAPS
     coarse = np.maximum((length_class >> FINE_BITS - 1) - 1, 0)
     return np.asarray((length_class - (coarse << FINE_BITS - 1) + 1 << coarse) - 1)
 

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from typing import Any, Literal
 from clearhead.config import whole_number
 from clearhead.data.lines import STDIN, Lines, is_pipe
 from clearhead.errors import DataError, shown
+from clearhead.text.languages import COLUMN_NAMES
 from clearhead.text.vocabulary import SURROGATE
 
 Format = Literal["text", "tsv", "csv", "jsonl"]
@@ -31,17 +33,6 @@ ENDINGS: dict[str, Format] = {
     ".ndjson": "jsonl",
 }
 LINES_TO_GUESS_FROM = 20
-LANGUAGE_NAMES = """
-arabic bulgarian catalan chinese croatian czech danish dutch english esperanto estonian finnish
-french german greek hebrew hindi hungarian indonesian irish italian japanese korean latin latvian
-lithuanian norwegian persian polish portuguese romanian russian serbian slovak slovenian spanish
-swedish thai turkish ukrainian vietnamese welsh
-deutsch englisch français anglais español inglés italiano português nederlands svenska
-ar bg ca cs da de el en eo es et fa fi fr ga he hi hr hu it ja ko la lt lv nl no pl pt ro ru sk
-sl sr sv th tr uk vi zh eng deu ger fra fre spa ita por nld rus jpn zho
-"""
-LANGUAGES = set(LANGUAGE_NAMES.split())
-"""What the columns of a table of translations may be called."""
 ATTRIBUTION = re.compile(r"CC[- ]BY|Attribution|tatoeba\.org", re.IGNORECASE)
 """What stands in the third column of pairs as Tatoeba's are passed on: who wrote them."""
 LONGEST_CSV_RECORD = 10_000
@@ -81,16 +72,15 @@ def csv_records(lines: Lines) -> Iterator[RawRecord]:
     """Lines joined until their quotes are even, which by RFC 4180 is where a record ends."""
     held: list[str] = []
     path, first, is_open = "", 0, False
-    for block in lines.blocks():
-        for number, line in enumerate(block.lines, block.first):
-            if is_open and (block.path != path or len(held) > LONGEST_CSV_RECORD):
-                raise open_quote(path, first)
-            if not is_open:
-                path, first, held = block.path, number, []
-            held.append(line)
-            is_open ^= line.count('"') % 2 == 1
-            if not is_open:
-                yield path, first, "\n".join(held)
+    for file, number, line in records(lines, "text"):
+        if is_open and (file != path or len(held) > LONGEST_CSV_RECORD):
+            raise open_quote(path, first)
+        if not is_open:
+            path, first, held = file, number, []
+        held.append(line)
+        is_open ^= line.count('"') % 2 == 1
+        if not is_open:
+            yield path, first, "\n".join(held)
     if is_open:
         raise open_quote(path, first)
 
@@ -116,25 +106,27 @@ class Fields:
     def layout(self, form: Format, first: str) -> tuple[Parser, bool]:
         """How to read a file whose first record is `first`, and whether that is a header."""
         if form == "jsonl":
-            return json_parser(self.json_names(json_object(first))), False
+            return partial(json_values, self.json_names(json_object(first))), False
         split = SPLITTERS[form]
         cells = split(first)
         names = [cell.strip().lower() for cell in cells]
-        header = match([self.asked_names] if self.asked_names else self.known, names)
-        if not self.asked_names:
-            header = header or languages(names, self.order)
-        if self.asked_names and header is None:
-            raise DataError(
-                f"no column is called {shown(self.asked_names[0])}: the first line is {shown(first)}",
-                "Name columns of the first line, or give their numbers: --columns 1 2",
-            )
+        if self.asked_names:
+            header = places_of([self.asked_names], names)
+            if header is None:
+                raise DataError(
+                    f"no column is called {shown(self.asked_names[0])}: "
+                    f"the first line is {shown(first)}",
+                    "Name columns of the first line, or give their numbers: --columns 1 2",
+                )
+        else:
+            header = places_of(self.known, names) or languages(names, self.order)
         numbers = self.numbers(len(cells)) or header or self.places(cells)
         if numbers is None:
             raise DataError(
                 f"expected {len(self.order)} columns, found {len(cells)}: {shown(first)}",
                 "Say which to read, for example: --columns 1 2",
             )
-        return cell_parser(split, numbers, len(cells)), header is not None
+        return partial(cells_in, split, numbers, len(cells)), header is not None
 
     @property
     def asked_names(self) -> tuple[str, ...]:
@@ -178,7 +170,7 @@ class Fields:
         )
 
 
-def match(known: Sequence[tuple[str, ...]], names: Sequence[str]) -> list[int] | None:
+def places_of(known: Sequence[tuple[str, ...]], names: Sequence[str]) -> list[int] | None:
     """Where the first set of known names stands that is complete."""
     return next(
         (
@@ -192,7 +184,7 @@ def match(known: Sequence[tuple[str, ...]], names: Sequence[str]) -> list[int] |
 
 def languages(names: Sequence[str], order: Sequence[int]) -> list[int] | None:
     """Where the names of two languages stand in what may be the header of a table of pairs."""
-    found = [place for place, name in enumerate(names) if name in LANGUAGES]
+    found = [place for place, name in enumerate(names) if name in COLUMN_NAMES]
     is_header = tuple(order) == (0, 1) and len(found) == len({names[place] for place in found}) == 2
     return found if is_header else None
 
@@ -215,35 +207,29 @@ SPLITTERS: dict[Format, Callable[[str], list[str]]] = {
 }
 
 
-def cell_parser(split: Callable[[str], list[str]], columns: Sequence[int], width: int) -> Parser:
-    """Takes the columns out of a record that has exactly `width` of them."""
-
-    def parse(raw: str) -> list[str]:
-        cells = split(raw)
-        if len(cells) != width:
-            raise DataError(
-                f"expected {width} columns, found {len(cells)}: {shown(raw)}",
-                "Correct the line, or have `clearhead doctor --fix` leave it out.",
-            )
-        return [cells[column] for column in columns]
-
-    return parse
+def cells_in(
+    split: Callable[[str], list[str]], columns: Sequence[int], width: int, raw: str
+) -> list[str]:
+    """Some columns of a record, which must have exactly `width` of them."""
+    cells = split(raw)
+    if len(cells) != width:
+        raise DataError(
+            f"expected {width} columns, found {len(cells)}: {shown(raw)}",
+            "Correct the line, or have `clearhead doctor --fix` leave it out.",
+        )
+    return [cells[column] for column in columns]
 
 
-def json_parser(names: Sequence[str]) -> Parser:
-    """Takes these fields out of an object."""
-
-    def parse(raw: str) -> list[Any]:
-        entry = json_object(raw)
-        missing = [name for name in names if name not in entry]
-        if missing:
-            raise DataError(
-                f"no field {shown(missing[0])}; found {shown(', '.join(entry))}.",
-                f"Every line needs {', '.join(names)}.",
-            )
-        return [entry[name] for name in names]
-
-    return parse
+def json_values(names: Sequence[str], raw: str) -> list[Any]:
+    """The fields of these names in an object."""
+    entry = json_object(raw)
+    missing = [name for name in names if name not in entry]
+    if missing:
+        raise DataError(
+            f"no field {shown(missing[0])}; found {shown(', '.join(entry))}.",
+            f"Every line needs {', '.join(names)}.",
+        )
+    return [entry[name] for name in names]
 
 
 def json_object(raw: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain, compress, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from clearhead.data.examples import Conversation, LabelledText, Pair
 from clearhead.data.order import N_BUCKETS, Ints, buckets
 from clearhead.disk import atomic_folder, discard, disk_errors, sweep
 from clearhead.errors import DataError, shown
-from clearhead.text import BOT, END, USER
+from clearhead.text import BOT, END, USER, Tokenizer
 
 Rows: TypeAlias = list[list[int]]
 
@@ -39,17 +39,6 @@ STAYS_IN_MEMORY = 1 << 25
 META = "meta.json"
 
 
-class TextEncoder(Protocol):
-    """What is asked of a tokenizer here."""
-
-    @property
-    def vocab_size(self) -> int: ...
-    @property
-    def fingerprint(self) -> str: ...
-    def encode_batch(self, texts: list[str]) -> Rows: ...
-    def reading(self, ids: Sequence[int]) -> list[int]: ...
-
-
 @dataclass(frozen=True)
 class Encoding:
     """A way to turn examples into ids. The first two sides are those whose lengths matter."""
@@ -60,8 +49,7 @@ class Encoding:
     """A name for `encode`: equal fingerprints give equal rows."""
 
 
-def pair_encoding(source: TextEncoder, target: TextEncoder) -> Encoding:
-
+def pair_encoding(source: Tokenizer, target: Tokenizer) -> Encoding:
     def encode(pairs: list[Pair]) -> tuple[Rows, ...]:
         sources, targets = zip(*pairs, strict=True)
         return source.encode_batch(list(sources)), target.encode_batch(list(targets))
@@ -74,7 +62,7 @@ def pair_encoding(source: TextEncoder, target: TextEncoder) -> Encoding:
 
 
 def label_encoding(
-    tokenizer: TextEncoder, names: Sequence[str], longest: int | None = None
+    tokenizer: Tokenizer, names: Sequence[str], longest: int | None = None
 ) -> Encoding:
     """Two sides: the text, cut off where it is too long, and the numbers of its labels."""
     numbers = {name: number for number, name in enumerate(names)}
@@ -89,10 +77,10 @@ def label_encoding(
 
     def encode(examples: list[LabelledText]) -> tuple[Rows, ...]:
         texts, labels = zip(*examples, strict=True)
-        # the end is put where batches are made
-        cut = (row[:longest] for row in tokenizer.encode_batch(list(texts)))
-        rows = [tokenizer.reading(row)[:-1] for row in cut]
-        return rows, [sorted(map(number, each)) for each in labels]
+        rows = tokenizer.encode_batch(list(texts))
+        # without the end, which is put where batches are made
+        read = [tokenizer.reading(row[:longest])[:-1] for row in rows]
+        return read, [sorted(map(number, each)) for each in labels]
 
     return Encoding(
         encode,
@@ -101,16 +89,16 @@ def label_encoding(
     )
 
 
-def text_encoding(tokenizer: TextEncoder, after_line: Sequence[int] = (END,)) -> Encoding:
+def text_encoding(tokenizer: Tokenizer) -> Encoding:
     """One side: the text and the end of a line, so that the side as a whole is running text."""
     return Encoding(
-        lambda texts: ([[*row, *after_line] for row in tokenizer.encode_batch(texts)],),
+        lambda texts: ([[*row, *tokenizer.after_line] for row in tokenizer.encode_batch(texts)],),
         (tokenizer.vocab_size,),
         f"text {tokenizer.fingerprint}",
     )
 
 
-def conversation_encoding(tokenizer: TextEncoder) -> Encoding:
+def conversation_encoding(tokenizer: Tokenizer) -> Encoding:
     """Two sides: the turns in one row, and 1 for each token that the bot says, ends included."""
 
     def encode(conversations: list[Conversation]) -> tuple[Rows, ...]:
@@ -129,7 +117,7 @@ def conversation_encoding(tokenizer: TextEncoder) -> Encoding:
 
 
 class Column:
-    """Numbers in a file; of a large one, only the parts just read are in memory."""
+    """Numbers in a memory-mapped file; of a large one, only the parts just read are in memory."""
 
     def __init__(self, path: Path, dtype: str = "<i8", *, writable: bool = False) -> None:
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
@@ -190,12 +178,11 @@ class Store:
 
 
 def why_left_out(too_long: int, empty: int, max_length: int | None) -> str:
-    reasons = []
-    if too_long:
-        reasons.append(f"{too_long:,} longer than {max_length:,} tokens")
-    if empty:
-        reasons.append(f"{empty:,} with an empty side")
-    return ", ".join(reasons)
+    reasons = {
+        f"{too_long:,} longer than {max_length or 0:,} tokens": too_long,
+        f"{empty:,} with an empty side": empty,
+    }
+    return ", ".join(reason for reason, count in reasons.items() if count)
 
 
 def temporary_store(
@@ -268,20 +255,17 @@ class Builder:
         too_long = ~empty & (lengths > (self.max_length or np.inf)).any(axis=0)
         kept: NDArray[np.bool_] = ~empty & ~too_long
         for side, rows in enumerate(sides):
-            self.add_rows(side, compress(rows, kept), lengths[side, kept])
+            counts = lengths[side, kept]
+            ends = self.n_tokens[side] + np.cumsum(counts)
+            ids = chain.from_iterable(compress(rows, kept))
+            self.append(f"{side}.offsets", ends.astype("<i8"))
+            self.append(f"{side}.ids", np.fromiter(ids, self.dtypes[side], counts.sum()))
+            self.n_tokens[side] += int(counts.sum())
         self.n_read += len(chunk)
         self.n_kept += int(kept.sum())
         self.empty += int(empty.sum())
         self.too_long += int(too_long.sum())
         return kept
-
-    def add_rows(self, side: int, rows: Iterable[list[int]], lengths: Ints) -> None:
-        ends = self.n_tokens[side] + np.cumsum(lengths)
-        count = int(lengths.sum())
-        ids = np.fromiter(chain.from_iterable(rows), self.dtypes[side], count)
-        self.append(f"{side}.offsets", ends.astype("<i8"))
-        self.append(f"{side}.ids", ids)
-        self.n_tokens[side] += count
 
     def finish(self, notes: Callable[[], Sequence[str]] = list) -> None:
         """Sort by length, and write down what is to be known about the store."""

@@ -40,8 +40,8 @@ from clearhead.tensors import (
     contents_of,
     read_header,
     read_tensors,
-    specs,
     tensor_bytes,
+    tensor_specs,
     write_tensors,
 )
 
@@ -256,7 +256,7 @@ class Conversion:
     def __init__(self, layout: Layout, model: ModelConfig, lexicon: Lexicon) -> None:
         self.lexicon, self.rows = lexicon, list(layout.rows(model))
         with torch.device("meta"), Undrawn():
-            self.ours = specs(build(model).state_dict())
+            self.ours = tensor_specs(build(model).state_dict())
 
     def order_of(self, row: Match) -> Order:
         return self.lexicon.orders[0 if row.ours.startswith("source") else 1]

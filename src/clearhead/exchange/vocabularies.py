@@ -22,7 +22,7 @@ from clearhead.text.document import (
     normalizer,
     parsed_json,
     pre_tokenizer,
-    tokens_of,
+    vocab_tokens,
 )
 from clearhead.text.sentencepiece import SentencePiece
 from clearhead.text.vocabulary import METHODS, Vocabulary, byte_tokens
@@ -98,7 +98,7 @@ def wordpiece(folder: Path) -> Lexicon:
     settings = json_in(folder, TOKENIZER_CONFIG)
     if (folder / TOKENIZER).exists():
         model, method = known_model(folder, ("bert", "bert-cased"))
-        tokens = tokens_of(model.get("vocab"))[0]
+        tokens = vocab_tokens(model.get("vocab"))[0]
         refuse_other(model, unk_token="[UNK]", continuing_subword_prefix="##")  # noqa: S106
     else:
         method = "bert" if settings.get("do_lower_case", True) else "bert-cased"
@@ -120,7 +120,7 @@ def byte_pairs(folder: Path) -> Lexicon:
         found = json_in(folder, "vocab.json")
         lines = read_inside(folder, "merges.txt", MAX_BYTES).decode(errors="replace").split("\n")
         pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
-    tokens = tokens_of(found)[0]
+    tokens = vocab_tokens(found)[0]
     end = token_of_role(
         json_in(folder, SPECIAL_MAP) | json_in(folder, TOKENIZER_CONFIG), "eos_token"
     )
@@ -136,7 +136,7 @@ def marian(folder: Path) -> Lexicon:
     for side in ("source", "target"):
         own = folder / "target_vocab.json"
         name = own.name if side == "target" and own.exists() else "vocab.json"
-        tokens = tokens_of(json_in(folder, name))[0]
+        tokens = vocab_tokens(json_in(folder, name))[0]
         pieces = read_inside(folder, f"{side}.spm", MAX_BYTES)
         # a decoder there begins with the padding token
         names = {"start": "<pad>", "end": "</s>", "unknown": "<unk>"}

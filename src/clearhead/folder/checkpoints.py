@@ -73,7 +73,8 @@ class Checkpoint:
             raise self.damaged(STATE, f"it is of step {state.counters.step}")
         return state.model_dump()
 
-    def tensors(self, name: str) -> dict[str, Tensor]:
+    def tensors(self, name: str, expected: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """The tensors of a file; with some `expected`, only the same names, dtypes and shapes."""
         file = f"{name}.safetensors"
         if file not in self.files:
             raise FolderError(
@@ -85,6 +86,7 @@ class Checkpoint:
             f"{self.name}/{file}",
             sha256=self.files[file][1],
             is_verified=self.is_verified,
+            expected=expected,
         )
 
     def verify(self) -> None:

@@ -69,8 +69,7 @@ class Log:
             current = report.get("step", current)
             if current <= step:
                 kept.append(json.dumps(report, ensure_ascii=False))
-        content = "".join(f"{line}\n" for line in kept).encode()
-        write_atomically(self.path, content)
+        write_atomically(self.path, "".join(f"{line}\n" for line in kept).encode())
 
 
 class Checked(BaseModel):

@@ -24,7 +24,6 @@ from clearhead.disk import (
     make_folder,
     open_inside,
     read_inside,
-    size_inside,
     sweep,
     write_atomically,
 )
@@ -39,7 +38,7 @@ from clearhead.errors import (
 from clearhead.folder.checkpoints import Checkpoint, Checkpoints
 from clearhead.folder.history import Log, RunPlan, plan_in_log
 from clearhead.model import Model, build
-from clearhead.tensors import check_same, read_tensors, specs, write_tensors
+from clearhead.tensors import check_same, read_tensors, tensor_specs, write_tensors
 from clearhead.text import Tokenizer
 from clearhead.text.words import Words
 
@@ -113,13 +112,13 @@ class RunFolder:
                 f"{self.path} is a run already.",
                 f"Resume with: clearhead train {self.path}, or choose another --into.",
             )
-        names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
-        for name in names:
-            if name not in BEFORE_CONFIG and not STRAY.fullmatch(name):
-                raise FolderError(
-                    f"{self.path} is no run, and not empty: it holds {name!a}.",
-                    "Choose another --into.",
-                )
+        names = [path.name for path in self.path.iterdir()] if self.path.is_dir() else []
+        strangers = {name for name in names if not STRAY.fullmatch(name)} - BEFORE_CONFIG
+        if strangers:
+            raise FolderError(
+                f"{self.path} is no run, and not empty: it holds {min(strangers)!a}.",
+                "Choose another --into.",
+            )
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
@@ -213,11 +212,10 @@ class RunFolder:
         if checkpoint:
             found = self.checkpoint_of(checkpoint)
             model = empty_model(config, found.files[WEIGHTS][0], found.path / WEIGHTS)
-            tensors = found.tensors(Path(WEIGHTS).stem)
-            check_same(specs(tensors), specs(model.state_dict()))
+            tensors = found.tensors(Path(WEIGHTS).stem, expected=model.state_dict())
         else:
             self.refuse_unended()
-            model = empty_model(config, size_inside(self.path, WEIGHTS), self.path / WEIGHTS)
+            model = empty_model(config, self.weights_size(), self.path / WEIGHTS)
             tensors = read_tensors(self.path, WEIGHTS, expected=model.state_dict())
         model.load_state_dict(tensors, assign=True)
         return model.to(device).eval()
@@ -296,7 +294,7 @@ class RunFolder:
         """Replace the weights to use; a process that has loaded the old ones keeps them."""
         path, needed = self.path / WEIGHTS, sum(tensor.nbytes for tensor in tensors.values())
         model = empty_model(self.config().model, needed, path)
-        check_same(specs(tensors), specs(model.state_dict()))
+        check_same(tensor_specs(tensors), tensor_specs(model.state_dict()))
         with atomic_file(path, needed) as file:
             write_tensors(file, tensors, seal=True)
 
@@ -313,7 +311,9 @@ class RunFolder:
         return {name: read_inside(place, name, MAX_ORIGIN) for name in names}
 
     def weights_size(self) -> int:
-        return size_inside(self.path, WEIGHTS)
+        """The bytes of the weights to use."""
+        with open_inside(self.path, WEIGHTS) as file:
+            return os.fstat(file.fileno()).st_size
 
     def cached(self, kind: str) -> Path:
         """Where the weights in use are kept in another form; other weights have another place."""
@@ -321,8 +321,8 @@ class RunFolder:
 
     def keep_former_weights(self) -> Path:
         """Copy the weights to use to a name of their own, before others take their place."""
-        former, n_bytes = self.path / FORMER_WEIGHTS, size_inside(self.path, WEIGHTS)
-        with open_inside(self.path, WEIGHTS) as weights, atomic_file(former, n_bytes) as file:
+        former, needed = self.path / FORMER_WEIGHTS, self.weights_size()
+        with open_inside(self.path, WEIGHTS) as weights, atomic_file(former, needed) as file:
             shutil.copyfileobj(weights, file)
         return former
 

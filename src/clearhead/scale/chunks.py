@@ -13,7 +13,7 @@ from typing import Literal
 
 from clearhead.data.examples import text_in
 from clearhead.data.lines import LineBlock, Lines, invalid_utf8, is_pipe
-from clearhead.data.records import json_parser
+from clearhead.data.records import json_values
 from clearhead.data.store import AT_ONCE
 from clearhead.errors import ConfigError, DataError, shown
 
@@ -50,10 +50,9 @@ class Chunk:
         return list(self.texts(lines, column)) if column else lines
 
     def texts(self, lines: Iterable[str], column: str) -> Iterator[str]:
-        parse = json_parser([column])
         for number, line in enumerate(lines, self.line):
             try:
-                yield text_in(*parse(line))
+                yield text_in(*json_values([column], line))
             except DataError as error:
                 raise error.at(f"{self.path}:{number}") from None
 

@@ -7,13 +7,14 @@ tokens (masked language modelling), and both together for spans that were taken 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import torch
 
 from clearhead.config import Config, Given
-from clearhead.data.batches import Batches, Denoised, Masked
+from clearhead.data.batches import Batches, Noisy, denoising_batch, masked_batch
 from clearhead.data.store import Store
 from clearhead.errors import TextError, shown
 from clearhead.look import Look
@@ -141,11 +142,13 @@ class PretrainingTask(WritingTask):
     def batches(self, store: Store) -> Batches[Any]:
         windows, family = super().batches(store), self.config.model.family
         share, seed = self.config.data.mask_share, self.config.train.seed
+        if family == "decoder":
+            return windows
         if family == "encoder":
             tokenizer = self.tokenizers[1]
             words = range(len(tokenizer.vocabulary.specials), tokenizer.vocab_size)
-            return Masked(windows, share, seed, words)
-        return windows if family == "decoder" else Denoised(windows, share, seed)
+            return Noisy(windows, partial(masked_batch, share=share, words=words), seed)
+        return Noisy(windows, partial(denoising_batch, share=share), seed)
 
     @property
     def loss(self) -> Loss:

@@ -281,7 +281,7 @@ class WritingTask(Task):
 
     @property
     def encoding(self) -> Encoding:
-        return text_encoding(self.tokenizers[1], self.tokenizers[1].after_line)
+        return text_encoding(self.tokenizers[1])
 
     def n_predictions(self, store: Store) -> int:
         return int(store.n_tokens[0])

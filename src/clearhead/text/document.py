@@ -194,14 +194,13 @@ def from_json(text: str | bytes) -> tuple[Vocabulary, str]:
     charsmap = charsmap_of(document.get("normalizer"))
     parts = kind, cut, document.get("normalizer"), found.get("byte_fallback", False)
 
-    def made(method: str) -> tuple[Any, ...]:
-        bare = Vocabulary(method, charsmap=charsmap)
-        way = METHODS[method]
-        return way.model, pre_tokenizer(method), normalizer(bare), way.fallback
+    def parts_of(method: str) -> tuple[Any, ...]:
+        way, empty = METHODS[method], Vocabulary(method, charsmap=charsmap)
+        return way.model, pre_tokenizer(method), normalizer(empty), way.fallback
 
-    method = next((method for method in METHODS if made(method) == parts), "")
+    method = next((method for method in METHODS if parts_of(method) == parts), "")
     require(bool(method), f"{FOREIGN}: model {shown(kind)} with this pre_tokenizer")
-    tokens, scores = tokens_of(found.get("vocab"))
+    tokens, scores = vocab_tokens(found.get("vocab"))
     require(
         bool(scores) == (METHODS[method].model == "Unigram"),
         "has a vocabulary of another kind than its model",
@@ -226,7 +225,7 @@ def from_json(text: str | bytes) -> tuple[Vocabulary, str]:
 
 
 def check_learned(vocabulary: Vocabulary) -> None:
-    """Merges join learned tokens into learned tokens, never into special ones; bytes are bytes."""
+    """Refuse merges of tokens that are not learned, and byte-level tokens not spelled in bytes."""
     plain = {*vocabulary.learned, *vocabulary.beyond}
     if vocabulary.method in BYTE_LEVEL:
         plain |= BYTE_ALPHABET.keys()
@@ -238,16 +237,16 @@ def check_learned(vocabulary: Vocabulary) -> None:
 
 
 def check_rest(document: dict[str, Any], ours: dict[str, Any]) -> None:
-    """Nothing is missing, added or changed, not even true to 1; keys may be in any order."""
+    """Refuse what differs from ours in more than the order of keys; true and 1 differ."""
     for part in ours | document:
-        same = (json.dumps(whole.get(part, whole), sort_keys=True) for whole in (ours, document))
-        require(next(same) == next(same), f"{FOREIGN}: its {shown(part)} differs")
+        # a part that is missing becomes the whole, which is like no part
+        both = [json.dumps(whole.get(part, whole), sort_keys=True) for whole in (ours, document)]
+        require(both[0] == both[1], f"{FOREIGN}: its {shown(part)} differs")
 
 
 def parsed_json(text: str | bytes, name: str = "The tokenizer") -> dict[str, Any]:
     """A file as JSON, if it is of a size and depth that a tokenizer can have; errors name it."""
-    fits = len(text) <= MAX_BYTES
-    require(fits, f"has {len(text):,} bytes, and at most {MAX_BYTES:,} are read")
+    require(len(text) <= MAX_BYTES, f"has {len(text):,} bytes, and at most {MAX_BYTES:,} are read")
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -257,7 +256,7 @@ def parsed_json(text: str | bytes, name: str = "The tokenizer") -> dict[str, Any
     return document
 
 
-def tokens_of(vocab: Any) -> tuple[list[str], list[float]]:
+def vocab_tokens(vocab: Any) -> tuple[list[str], list[float]]:
     """Tokens in the order of their ids, and scores if there are any."""
     scores: list[float] = []
     if isinstance(vocab, list) and all(isinstance(item, list) and len(item) == 2 for item in vocab):
@@ -290,7 +289,7 @@ def merges_of(merges: Any) -> list[tuple[str, str]]:
     return pairs
 
 
-def require(holds: bool, otherwise: str) -> None:
+def require(holds: bool, otherwise: str, name: str = "The tokenizer", advice: str = ADVICE) -> None:
     """Refuse a file of which something does not hold, saying what it is or has otherwise."""
     if not holds:
-        raise TokenizerError(f"The tokenizer {otherwise}.", ADVICE)
+        raise TokenizerError(f"{name} {otherwise}.", advice)

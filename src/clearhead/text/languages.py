@@ -1,4 +1,4 @@
-"""Languages by their codes (ISO 639), and what file names tell of them."""
+"""Languages by their codes (ISO 639), and what the names of files and columns tell of them."""
 
 import re
 from collections.abc import Sequence
@@ -20,6 +20,17 @@ NAMES = (
 )
 LANGUAGES = {each[:2]: each[3:] for each in NAMES.split(", ")}
 """The English name of each."""
+IN_HEADERS = """
+arabic bulgarian catalan chinese croatian czech danish dutch english esperanto estonian finnish
+french german greek hebrew hindi hungarian indonesian irish italian japanese korean latin latvian
+lithuanian norwegian persian polish portuguese romanian russian serbian slovak slovenian spanish
+swedish thai turkish ukrainian vietnamese welsh
+deutsch englisch français anglais español inglés italiano português nederlands svenska
+ar bg ca cs da de el en eo es et fa fi fr ga he hi hr hu it ja ko la lt lv nl no pl pt ro ru sk
+sl sr sv th tr uk vi zh eng deu ger fra fre spa ita por nld rus jpn zho
+"""
+COLUMN_NAMES = set(IN_HEADERS.split())
+"""What the columns of a table of translations may be called."""
 PACKED = re.compile(r"\.(gz|bz2|xz|zst|txt|tsv|csv|jsonl)$")
 PAIR = re.compile(r"(?<![^\W_])([a-z]{2})(?:-|_|2|-to-)([a-z]{2})(?![^\W_])")
 

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import combinations
 from math import inf, isqrt, log
 
 from tokenizers import Tokenizer as Rust
@@ -29,7 +30,7 @@ from clearhead.text.vocabulary import (
 SMALLEST, LARGEST = 512, 37_000
 """Sizes that are chosen at least and at most; the paper had the latter for 4.5 million pairs."""
 SPARE = 2_000
-"""Merges learned beyond those asked for, in the place of those of rare characters, which go."""
+"""Merges learned beyond those asked for: those of rare characters are dropped, and others needed."""
 LONGEST_PIECE = 16
 LONGEST_WORD = 1_000
 """Characters without a space that are taken for a word."""
@@ -101,7 +102,12 @@ class CountedTexts:
     def letters(self, places: int) -> list[str]:
         """The most frequent characters; those seen once teach nothing, and bytes can spell them."""
         counts = self.characters + Counter(" " * 2)
-        return sorted((c for c in counts if counts[c] > 1), key=lambda c: (-counts[c], c))[:places]
+        return highest_first({c: count for c, count in counts.items() if count > 1})[:places]
+
+
+def highest_first(values: Mapping[str, float]) -> list[str]:
+    """The keys sorted by their values; equal ones alphabetically, so that the order is certain."""
+    return sorted(values, key=lambda key: (-values[key], key))
 
 
 def learn_bpe(texts: CountedTexts) -> Vocabulary:
@@ -164,9 +170,8 @@ def learn_characters(texts: CountedTexts) -> Vocabulary:
     """Every character, the most frequent first."""
     for _ in texts:
         pass
-    counts = texts.characters
-    seen = sorted(counts, key=lambda c: (-counts[c], c))
-    return replace(texts.empty, learned=tuple(seen[: texts.room(LARGEST)]))
+    room = texts.room(LARGEST)
+    return replace(texts.empty, learned=tuple(highest_first(texts.characters)[:room]))
 
 
 def learn_unigram(texts: CountedTexts) -> Vocabulary:
@@ -176,35 +181,36 @@ def learn_unigram(texts: CountedTexts) -> Vocabulary:
         words.update(word for word, _ in texts.rust.pre_tokenizer.pre_tokenize_str(" " + text))
     size = texts.room()
     letters = sorted(texts.letters(size // 2))
-    scores = log_probabilities(seeds(words, letters, SEEDS * size), letters)
+    scores = log_probabilities(seed_pieces(words, letters, SEEDS * size), letters)
     while True:
-        counts = use(words, scores)
+        counts = piece_counts(words, scores)
         scores = log_probabilities(counts, letters)
         if len(scores) <= size:
             break
-        losses = {piece: loss(piece, counts[piece], scores) for piece in scores if len(piece) > 1}
-        worthy = sorted(losses, key=lambda piece: (-losses[piece], piece))
+        losses = {
+            piece: loss_without(piece, counts[piece], scores) for piece in scores if len(piece) > 1
+        }
         room = max(size, int(len(scores) * KEPT)) - len(letters)
-        scores = {piece: scores[piece] for piece in (*letters, *worthy[:room])}
-    pieces = sorted(scores, key=lambda piece: (-scores[piece], piece))
+        scores = {piece: scores[piece] for piece in (*letters, *highest_first(losses)[:room])}
+    pieces = highest_first(scores)
     return replace(texts.empty, learned=tuple(pieces), scores=tuple(scores[p] for p in pieces))
 
 
-def seeds(words: Mapping[str, int], letters: list[str], size: int) -> Counter[str]:
+def seed_pieces(words: Mapping[str, int], letters: list[str], size: int) -> Counter[str]:
     """Substrings of frequent words, by how much text they would cover."""
     known, counts = set(letters), Counter[str]()
-    for word, count in sorted(words.items(), key=lambda item: (-item[1], item[0]))[:SEED_WORDS]:
+    for word in highest_first(words)[:SEED_WORDS]:
         for start in range(len(word)):
             for end in range(start + 1, min(start + LONGEST_PIECE, len(word)) + 1):
                 if word[end - 1] not in known:
                     break
-                counts[word[start:end]] += count
-    covering = sorted((p for p in counts if counts[p] > 1), key=lambda p: (-counts[p] * len(p), p))
-    return Counter({piece: counts[piece] for piece in covering[:size]})
+                counts[word[start:end]] += words[word]
+    covered = {piece: count * len(piece) for piece, count in counts.items() if count > 1}
+    return Counter({piece: counts[piece] for piece in highest_first(covered)[:size]})
 
 
-def use(words: Mapping[str, int], scores: Scores) -> Counter[str]:
-    """How often each piece occurs when every word is cut in the likeliest way."""
+def piece_counts(words: Mapping[str, int], scores: Scores) -> Counter[str]:
+    """How often each piece occurs when every word is cut in its likeliest way."""
     counts = Counter[str]()
     for word, count in words.items():
         for piece in best_pieces(word, scores):
@@ -220,20 +226,12 @@ def log_probabilities(counts: Counter[str], letters: Iterable[str]) -> dict[str,
     return {piece: log(count) - total for piece, count in kept.items()}
 
 
-def loss(piece: str, count: int, scores: Scores) -> float:
+def loss_without(piece: str, count: int, scores: Scores) -> float:
     """How much likelier the text is with this piece than with the next best cut in its place."""
-    rest = best_pieces(piece, {p: s for p, s in substrings(piece, scores) if p != piece})
-    return count * (scores[piece] - sum(scores.get(p, -inf) for p in rest))
-
-
-def substrings(piece: str, scores: Scores) -> Iterable[tuple[str, float]]:
-    ends = range(len(piece) + 1)
-    return (
-        (p, scores[p])
-        for start in ends
-        for end in ends[start + 1 :]
-        if (p := piece[start:end]) in scores
-    )
+    parts = {piece[start:end] for start, end in combinations(range(len(piece) + 1), 2)}
+    shorter = {part: scores[part] for part in parts if part in scores and part != piece}
+    rest = best_pieces(piece, shorter)
+    return count * (scores[piece] - sum(scores.get(part, -inf) for part in rest))
 
 
 def best_pieces(word: str, scores: Scores) -> list[str]:

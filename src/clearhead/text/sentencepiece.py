@@ -8,11 +8,14 @@ import base64
 import math
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import chain
 from typing import Any
 
 from clearhead.errors import TokenizerError, shown
+from clearhead.text import document
 from clearhead.text.vocabulary import ABSENT, SPACE_MARK, SURROGATE, Vocabulary
 
 ADVICE = "Take the SentencePiece model that was written with the model."
@@ -28,6 +31,9 @@ first token, where ranks tell how frequent tokens are."""
 MAX_PIECES, MAX_PIECE = 1_000_000, 256
 MAX_KEY, MAX_KNOWN = 32, 100_000
 """Characters of the longest string of a character map, and how many lookups are remembered."""
+require = partial(document.require, name="The SentencePiece model", advice=ADVICE)
+VARINT = re.compile(rb"[\x80-\xff]{0,9}[\x00-\x7f]")
+"""An integer of a protocol buffer: seven bits in each byte, the last of which is below 128."""
 
 
 @dataclass(frozen=True)
@@ -35,42 +41,39 @@ class SentencePiece:
     """What a model file says: its pieces with their scores, and how text is normalised."""
 
     method: str
-    pieces: tuple[str, ...]
-    scores: tuple[float, ...]
-    kinds: tuple[int, ...]
+    pieces: Mapping[str, tuple[float, int]]
+    """In the order of the file, each with its score and what it is for."""
     charsmap: bytes
 
     @classmethod
     def read(cls, content: bytes) -> "SentencePiece":
         """The model in a file; what would make it cut text in a way unknown here is refused."""
-        found: list[tuple[str, float, int]] = []
-        trainer: dict[int, Any] = {}
-        normaliser: dict[int, Any] = {}
+        parts: dict[int, list[Any]] = {1: [], 2: [], 3: []}
         for number, value in fields(content):
-            if number == 1:
-                found.append(piece_of(value))
-                require(len(found) <= MAX_PIECES, f"has more than {MAX_PIECES:,} pieces")
-            elif number in (2, 3):
-                (trainer if number == 2 else normaliser).update(fields(value))
-        method = METHODS.get(trainer.get(3, 1), "")
-        require(bool(found), "holds no pieces")
-        require(bool(method), f"is of kind {trainer.get(3)}, and unigram (1) and BPE (2) are known")
-        method += SPELLED if trainer.get(35) else ""
+            if number in parts:
+                parts[number].append(value)
+                require(len(parts[number]) <= MAX_PIECES, f"has more than {MAX_PIECES:,} pieces")
+        pieces = dict(map(piece_of, parts[1]))
+        trainer, normaliser = (dict(chain.from_iterable(map(fields, parts[n]))) for n in (2, 3))
+        kind, charsmap = trainer.get(3, 1), normaliser.get(2, b"")
         for holds, what in (
+            (pieces, "holds no pieces"),
+            (len(pieces) == len(parts[1]), "has the same piece twice"),
+            (kind in METHODS, f"is of kind {shown(kind)}, and unigram (1) and BPE (2) are known"),
             (not trainer.get(24), "puts white space at the end of words"),
             (normaliser.get(3, 1), "puts no space before the text"),
             (normaliser.get(4, 1), "keeps runs of spaces"),
             (normaliser.get(5, 1), "does not mark spaces"),
-            (all(kind != USER_DEFINED for *_, kind in found), "has symbols defined by a user"),
-            (all(SPACE_MARK not in each[1:] for each, *_ in found), "has pieces of several words"),
+            (
+                all(use != USER_DEFINED for _, use in pieces.values()),
+                "has symbols defined by a user",
+            ),
+            (all(SPACE_MARK not in piece[1:] for piece in pieces), "has pieces of several words"),
+            (isinstance(charsmap, bytes), "has a character map that is a number"),
         ):
             require(bool(holds), what)
-        pieces, scores, kinds = zip(*found, strict=True)
-        require(len(set(pieces)) == len(pieces), "has the same piece twice")
-        charsmap = normaliser.get(2, b"")
-        require(isinstance(charsmap, bytes), "has a character map that is a number")
         Normaliser(charsmap)
-        return cls(method, pieces, scores, kinds, charsmap)
+        return cls(METHODS[kind] + (SPELLED if trainer.get(35) else ""), pieces, charsmap)
 
     def for_target(self, tokens: list[str]) -> "SentencePiece":
         """What cuts the target, where the file is known to cut the source and there is no other.
@@ -81,9 +84,10 @@ class SentencePiece:
         """
         if len({*tokens} & {*self.pieces}) >= FEW * len(tokens):
             return self
-        scores = tuple(-math.log(rank) for rank, _ in enumerate(tokens, start=FIRST_RANK))
+        ranked = enumerate(tokens, start=FIRST_RANK)
+        pieces = {token: (-math.log(rank), NORMAL) for rank, token in ranked}
         method = METHODS[1] + (SPELLED if self.method.endswith(SPELLED) else "")
-        return SentencePiece(method, tuple(tokens), scores, (NORMAL,) * len(tokens), self.charsmap)
+        return SentencePiece(method, pieces, self.charsmap)
 
     def vocabulary(self, tokens: list[str]) -> Vocabulary:
         """How this model cuts text, with ids as in a list of tokens.
@@ -91,11 +95,7 @@ class SentencePiece:
         Such a list may lack pieces, which are unknown then, and may hold tokens that this model
         never makes (those of the other language), which stand there under a name that no text has.
         """
-        normal = {
-            piece: score
-            for piece, score, kind in zip(self.pieces, self.scores, self.kinds, strict=True)
-            if kind == NORMAL
-        }
+        normal = {piece: score for piece, (score, use) in self.pieces.items() if use == NORMAL}
         listed = set(tokens)
         learned = tuple(token if token in normal else ABSENT + token for token in tokens)
         beyond = tuple(piece for piece in normal if piece not in listed)
@@ -123,32 +123,32 @@ def fields(content: bytes) -> Iterator[tuple[int, Any]]:
     """The fields of a protocol buffer by their numbers: integers, floats and bytes."""
     require(isinstance(content, bytes), "has a number where a part of it should be")
     place = 0
-
-    def varint() -> int:
-        nonlocal place
-        number = 0
-        for shift in range(0, 70, 7):
-            require(place < len(content), "is cut off")
-            byte, place = content[place], place + 1
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return number
-        raise TokenizerError("The SentencePiece model has a number that never ends.", ADVICE)
-
     while place < len(content):
-        key = varint()
+        key, place = read_varint(content, place)
         number, wire = key >> 3, key & 7
+        require(
+            wire in (0, 1, 2, 5), f"holds a field of type {wire}, which is no SentencePiece model"
+        )
         if wire == 0:
-            yield number, varint()
+            integer, place = read_varint(content, place)
+            yield number, integer
             continue
-        require(wire in (1, 2, 5), f"holds a field of type {wire}, which is no SentencePiece model")
-        length = varint() if wire == 2 else {1: 8, 5: 4}[wire]
+        length, place = read_varint(content, place) if wire == 2 else ({1: 8, 5: 4}[wire], place)
         require(place + length <= len(content), "is cut off")
         value, place = content[place : place + length], place + length
         yield number, struct.unpack("<f", value)[0] if wire == 5 else value
 
 
-def piece_of(content: Any) -> tuple[str, float, int]:
+def read_varint(content: bytes, place: int) -> tuple[int, int]:
+    """The integer at a place, and the place after it."""
+    if not (found := VARINT.match(content, place)):
+        raise TokenizerError(
+            "The SentencePiece model is cut off, or has an endless number.", ADVICE
+        )
+    return sum((byte & 0x7F) << 7 * n for n, byte in enumerate(found[0])), found.end()
+
+
+def piece_of(content: Any) -> tuple[str, tuple[float, int]]:
     found = {1: b"", 2: 0.0, 3: NORMAL, **dict(fields(content))}
     try:
         piece = found[1].decode()
@@ -160,7 +160,7 @@ def piece_of(content: Any) -> tuple[str, float, int]:
     require(fits, f"has a piece that cannot be one: {shown(piece)}")
     is_score = type(found[2]) is float and -1e9 < found[2] < 1e9
     require(is_score and type(found[3]) is int, f"has no score or kind for {shown(piece)}")
-    return piece, found[2], found[3]
+    return piece, (found[2], found[3])
 
 
 class Normaliser:
@@ -174,27 +174,27 @@ class Normaliser:
         size = int.from_bytes(charsmap[:4], "little")
         fits = not charsmap or (0 < size <= len(charsmap) - 4 and size % 4 == 0)
         require(fits, "has a character map that is cut off")
-        try:
-            charsmap[4 + size :].decode()  # the Rust library panics if this is no text
-        except UnicodeDecodeError:
-            require(False, "maps characters to what is no text")
         self.units = memoryview(charsmap)[4 : 4 + size].cast("I")
         self.replacements = charsmap[4 + size :]
-        self.known: dict[str, tuple[int, str | None] | None] = {"": (0, None)}
-        if charsmap:
-            self.known[""] = (offset(self.units[0]), None)
+        try:
+            self.replacements.decode()  # the Rust library panics if this is no text
+        except UnicodeDecodeError:
+            require(False, "maps characters to what is no text")
+        self.known_node = lru_cache(MAX_KNOWN)(self.node)
         self.ascii = {code: self.map(chr(code)) for code in range(128)}
 
-    def __call__(self, text: str) -> str:
+    def __call__(self, text: str, before: str = "") -> str:
+        """The text, after what is put `before` any that is not empty."""
         mapped = text.translate(self.ascii) if text.isascii() else self.map(text)
-        return re.sub(" +", " ", mapped.replace(ABSENT, "")).strip(" ")
+        single = re.sub(" +", " ", mapped.replace(ABSENT, "")).strip(" ")
+        return before + single if single else ""
 
     def map(self, text: str) -> str:
         parts, place = list[str](), 0
         while place < len(text):
             best, n_read = text[place], 1
             for end in range(place + 1, min(place + MAX_KEY, len(text)) + 1):
-                node = self.node(text[place:end])
+                node = self.known_node(text[place:end])
                 if node is None:
                     break
                 if node[1] is not None:
@@ -205,12 +205,10 @@ class Normaliser:
 
     def node(self, key: str) -> tuple[int, str | None] | None:
         """Where the trie stands after a key, and what this becomes; None: no string begins so."""
-        if key not in self.known:
-            before = self.node(key[:-1])
-            if len(self.known) > MAX_KNOWN:
-                self.known = {"": self.known[""]}
-            self.known[key] = None if before is None else self.walk(before[0], key[-1])
-        return self.known[key]
+        if not key:
+            return (offset(self.units[0]) if self.units else 0), None
+        before = self.known_node(key[:-1])
+        return None if before is None else self.walk(before[0], key[-1])
 
     def walk(self, place: int, character: str) -> tuple[int, str | None] | None:
         unit = 0
@@ -234,8 +232,3 @@ class Normaliser:
 def offset(unit: int) -> int:
     """How far from a cell of the trie its children lie."""
     return unit >> 10 << ((unit & 1 << 9) >> 6)
-
-
-def require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise TokenizerError(f"The SentencePiece model {otherwise}.", ADVICE)

@@ -179,7 +179,7 @@ class Tokenizer:
     def encode_inside(self, text: str) -> list[int]:
         """The ids of a text that stands right after another character, with no space before it."""
         if self.normalise:
-            return self.found([self.normalise(text)])[0]
+            return self.cut([self.normalise(text)])[0]
         return self.encode(f"({text}")[len(self.encode("(")) :]
 
     def encode_batch(
@@ -188,28 +188,23 @@ class Tokenizer:
         """The ids of many texts at once; with dropout, deterministic by texts, dropout and seed."""
         for text in texts:
             refuse_surrogates(text)
-        if not dropout:
-            return self.found([self.marked(text) for text in texts] if self.normalise else texts)
-        random = Random(seed)  # noqa: S311
-        return [list(self.merges.encode(self.words(text), dropout, random)) for text in texts]
-
-    def marked(self, text: str) -> str:
-        """The text as SentencePiece cuts it, with a mark for the space before it."""
-        assert self.normalise is not None, "only SentencePiece is asked"
-        return f"{SPACE_MARK}{normal}" if (normal := self.normalise(text)) else ""
-
-    def found(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens that are found in texts; those that the model does not have are unknown."""
-        with panics_refused():
-            rows = [
-                row.ids
-                for row in self.rust.encode_batch_fast(list(texts), add_special_tokens=False)
-            ]
+        if dropout:
+            random = Random(seed)  # noqa: S311
+            return [list(self.merges.encode(self.words(text), dropout, random)) for text in texts]
         if self.normalise:
-            return [self.known(*pair) for pair in zip(texts, rows, strict=True)]
+            texts = [self.normalise(text, before=SPACE_MARK) for text in texts]
+        return self.cut(texts)
+
+    def cut(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens of texts; those that the model does not have are unknown."""
+        with panics_refused():
+            found = self.rust.encode_batch_fast(list(texts), add_special_tokens=False)
+        rows = [row.ids for row in found]
+        if self.normalise:
+            return [self.own_ids(*pair) for pair in zip(texts, rows, strict=True)]
         return rows
 
-    def known(self, text: str, ids: list[int]) -> list[int]:
+    def own_ids(self, text: str, ids: list[int]) -> list[int]:
         """Ids of SentencePiece as those of the model, which may lack pieces and have others."""
         if UNKNOWN in ids:
             found = self.rust.encode(text, add_special_tokens=False)
@@ -217,16 +212,16 @@ class Tokenizer:
             ids = [
                 each
                 for token, (begin, end) in spans
-                for each in (self.in_bytes(text[begin:end]) if token == UNKNOWN else [token])
+                for each in (self.without_piece(text[begin:end]) if token == UNKNOWN else [token])
             ]
         return [token if token < self.vocab_size else UNKNOWN for token in ids]
 
-    def in_bytes(self, piece: str) -> list[int]:
-        """What SentencePiece has no piece for: its bytes, where the model knows them."""
+    def without_piece(self, text: str) -> list[int]:
+        """Text that SentencePiece has no piece for: its bytes, where the model knows them."""
         if METHODS[self.vocabulary.method].fallback:
             first = len(self.vocabulary.specials)
-            return [first + byte for byte in piece.encode()]
-        return [self.absent.get(piece, UNKNOWN)]
+            return [first + byte for byte in text.encode()]
+        return [self.absent.get(text, UNKNOWN)]
 
     @cached_property
     def absent(self) -> Mapping[str, int]:
@@ -259,8 +254,7 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids; special tokens have none, and what is no UTF-8 becomes U+FFFD."""
-        spelled = b"".join(self.spelled(ids))
-        text = spelled.decode(errors="replace")
+        text = b"".join(self.spelled(ids)).decode(errors="replace")
         return text.removeprefix(" ") if self.spaced else text
 
     def stream(self) -> Stream:

@@ -6,6 +6,7 @@ Writing without spaces (Chinese, Japanese, Thai …) has no words here.
 
 import re
 import zlib
+from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +22,9 @@ Words = NDArray[np.int32]
 """The numbers of words, in ascending order."""
 
 
-def number_of(word: str) -> int:
-    return zlib.crc32(word.casefold().encode()) - 2**31
+def numbers_of(words: Collection[str]) -> Words:
+    sums = (zlib.crc32(word.casefold().encode()) - 2**31 for word in words)
+    return np.fromiter(sums, np.int32, len(words))
 
 
 class WordsSeen:
@@ -36,17 +38,19 @@ class WordsSeen:
             self.words.update(WORD.findall(text.casefold()))
 
     def numbers(self) -> Words:
-        return np.unique(np.fromiter(map(number_of, self.words), np.int32, len(self.words)))
+        return np.unique(numbers_of(self.words))
 
 
 def are_new(words: list[str], known: Words) -> NDArray[np.bool_]:
-    """Found by halves (binary search): a look at all known words takes longer than a translation."""
-    numbers = np.fromiter(map(number_of, words), np.int32, len(words))
+    """Which words are not among the known ones, by binary search.
+
+    To look at all known words would take longer than a translation.
+    """
     if not len(known):
         return np.ones(len(words), np.bool_)
-    places = np.searchsorted(known, numbers).clip(max=len(known) - 1)
-    found: NDArray[np.bool_] = known[places] != numbers
-    return found
+    numbers = numbers_of(words)
+    places = np.searchsorted(known, numbers)
+    return np.asarray(known.take(places, mode="clip") != numbers, np.bool_)
 
 
 def share_known(text: str, known: Words) -> float:
@@ -58,8 +62,7 @@ def share_known(text: str, known: Words) -> float:
 def told_of_new_words(text: str, known: Words) -> str:
     """A note on the words that are not among the known ones; empty if all are."""
     words = list(dict.fromkeys(WORD.findall(text)))
-    is_new = are_new(words, known)
-    new = [word for word, is_other in zip(words, is_new, strict=True) if is_other]
+    new = [word for word, is_new in zip(words, are_new(words, known), strict=True) if is_new]
     if not new:
         return ""
     are, more = "is" if len(new) == 1 else "are", " …" if len(new) > SHOWN else ""
