@@ -3,8 +3,7 @@
 Recurrent cells are spelled out here; in torch's own layers the whole recurrence is one node.
 """
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -35,32 +34,25 @@ def leaf_vectors(n: int, d: int) -> list[Tensor]:
     return [torch.randn(d, requires_grad=True) for _ in range(n)]
 
 
-def before(node: Any) -> list[Any]:
-    return [each for each, _ in node.next_functions if each is not None]
+def levels(y: Tensor) -> Iterator[set[Any]]:
+    """The operations that an output needs, by their distance from it: 0, then 1, 2, 3 …
+
+    An operation that is reached by paths of several lengths stands on several levels.
+    """
+    level: set[Any] = {y.grad_fn}
+    while level:
+        yield level
+        level = {each for node in level for each, _ in node.next_functions if each is not None}
 
 
 def longest_chain(y: Tensor) -> int:
     """Operations on the longest path of a tensor's graph: they must wait for each other."""
-    depths: dict[Any, int] = {}
-    waiting: list[Any] = [y.grad_fn]
-    while waiting:
-        if missing := [each for each in before(waiting[-1]) if each not in depths]:
-            waiting += missing
-        else:
-            node = waiting.pop()
-            depths[node] = 1 + max((depths[each] for each in before(node)), default=0)
-    return depths[y.grad_fn]
+    return sum(1 for _ in levels(y))
 
 
 def shortest_path(y: Tensor, x: Tensor) -> int:
     """Operations on the shortest path from an output back to an input: how near the two are."""
-    seen, waiting = {y.grad_fn}, deque([(y.grad_fn, 1)])
-    while waiting:
-        node, length = waiting.popleft()
-        for each in before(node):
-            if getattr(each, "variable", None) is x:
-                return length
-            if each not in seen:
-                seen.add(each)
-                waiting.append((each, length + 1))
+    for length, level in enumerate(levels(y)):
+        if any(getattr(node, "variable", None) is x for node in level):
+            return length
     raise AssertionError("the output does not depend on the input")
