@@ -8,7 +8,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from clearhead.errors import ModelError
 from clearhead.look.cell import RULES, Cell, Vector
 from clearhead.look.gates import RECURRENT_RULES, RecurrentCell
 from clearhead.look.labelled import without_head
@@ -53,26 +52,20 @@ class ByHand:
 def by_hand(look: Replay, path: str, row: int, col: int = 0, head: int | None = None) -> ByHand:
     """How one number came about: its operands and the arithmetic, recomputed."""
     path, own = without_head(path)
-    tensor = look[path]
     head = (own if head is None else head) or 0
-    place: tuple[int, ...] = (row, col)[: tensor.values.ndim]
-    if "head" in tensor.axes:
-        place = look.checked_head(head), row, col
-    for index, size, axis in zip(place, tensor.values.shape, tensor.axes, strict=True):
-        if not 0 <= index < size:
-            raise ModelError(
-                f"{path} has no {axis} {index}: it has {size}.", f"Use 0 to {size - 1}."
-            )
+    number = look[path]
+    place = (head, row, col) if "head" in number.axes else (row, col)[: number.values.ndim]
+    for index in place:
+        number = number.at(number.axes[0], index)
     part, _, name = path.rpartition(".")
     recurs = look.model.config.recurs
     kind, rules = (RecurrentCell, RECURRENT_RULES) if recurs else (Cell, RULES)
     cell = kind(look=look, part=part, row=row, col=col, head=head)
-    axes = zip(tensor.axes, tensor.labels, place, strict=True)
     return ByHand(
         path=path,
-        where=", ".join(f"{axis} {labels[index]}" for axis, labels, index in axes),
+        where=number.path.removeprefix(f"{path}, "),
         lines=tuple(rules[name](cell)),
-        model=float(tensor.values[place]),
+        model=float(number.values),
         operands=cell.operands,
         edited=path in look.taps,
     )

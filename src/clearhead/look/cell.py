@@ -11,13 +11,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from clearhead.config import ModelConfig
+from clearhead.look.labelled import stream_of
 from clearhead.look.replay import Replay
 from clearhead.model.block import ACTIVATIONS
 
 Vector = NDArray[np.float64]
+Named = tuple[str, Vector]
+"""A vector and what it is called."""
+Lines = list[tuple[str, float]]
+"""Steps of an arithmetic, each with what it comes to."""
 N_TERMS = 3
 """Products that are written out; the rest are counted."""
-Lines = list[tuple[str, float]]
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,9 @@ class Cell:
 
     # Where things are
 
-    def seen(self, name: str) -> Vector:
-        return double(self.look.seen[f"{self.part}.{name}"])
+    @property
+    def config(self) -> ModelConfig:
+        return self.look.model.config
 
     @property
     def stack(self) -> str:
@@ -43,6 +49,7 @@ class Cell:
 
     @property
     def modules(self) -> Any:
+        """The encoder or the decoder, which holds the weights."""
         return getattr(self.look.model, self.stack)
 
     @property
@@ -50,42 +57,42 @@ class Cell:
         return self.part.rpartition(".")[2]
 
     @property
-    def pre(self) -> bool:
-        return self.look.model.config.norm == "pre"
-
-    @property
     def left(self) -> str:
         """What a sub-layer leaves in the stream."""
-        return "add" if self.pre else "norm"
+        return "add" if self.config.norm == "pre" else "norm"
 
     @property
     def stream(self) -> str:
-        """The path of what passes by a sub-layer and is added to its output (residual stream)."""
-        block, _, kind = self.part.rpartition(".")
-        name = {"self": "resid_pre", "cross": f"self.{self.left}", "ff": "resid_mid"}[kind]
-        return f"{block}.{name}"
+        """The path of what passes by this sub-layer."""
+        return stream_of(self.part, self.left)
 
     @property
     def entry(self) -> str:
         """The path of what a sub-layer reads."""
-        return f"{self.part}.norm" if self.pre else self.stream
+        return f"{self.part}.norm" if self.config.norm == "pre" else self.stream
+
+    @property
+    def last(self) -> str:
+        """The path of what leaves the last layer."""
+        name = "state" if self.config.recurs else "resid_post"
+        return f"{self.stack}.{len(self.modules.layers) - 1}.{name}"
+
+    def seen(self, name: str) -> Vector:
+        return double(self.look.seen[f"{self.part}.{name}"])
+
+    def here(self, name: str) -> float:
+        return float(self.seen(name)[self.row, self.col])
 
     def vector(self, path: str) -> Vector:
         return double(self.look.seen[path][self.row])
 
-    def told(self, path: str) -> tuple[str, Vector]:
+    def told(self, path: str) -> Named:
         return f"{path}[{self.row}]", self.vector(path)
 
     def copied(self, path: str) -> Lines:
         return [(path, float(self.vector(path)[self.col]))]
 
-    def dot(
-        self,
-        a: tuple[str, Vector],
-        b: tuple[str, Vector],
-        bias: Tensor | None = None,
-        place: int = 0,
-    ) -> Lines:
+    def dot(self, a: Named, b: Named, bias: Tensor | None = None, place: int = 0) -> Lines:
         self.operands.update((a, b))
         products = [f"{x:.3f}·{y:.3f}" for x, y in zip(a[1], b[1], strict=True)]
         more = f" + … {len(products) - N_TERMS} more" if len(products) > N_TERMS else ""
@@ -95,7 +102,7 @@ class Cell:
             lines.append((f"+ bias {bias[place]:.4f}", total + float(double(bias)[place])))
         return lines
 
-    def linear(self, x: tuple[str, Vector], matrix: str, layer: nn.Linear, place: int) -> Lines:
+    def linear(self, x: Named, matrix: str, layer: nn.Linear, place: int) -> Lines:
         """What comes in, times a column of a layer's matrix, and its bias."""
         return self.dot(x, (f"{matrix} column", double(layer.weight)[place]), layer.bias, place)
 
@@ -104,23 +111,23 @@ class Cell:
     def projected(self, name: Literal["q", "k", "v"]) -> Lines:
         """A query, key or value of what the sub-layer reads, or of the encoder's output."""
         path = "encoder.out" if self.kind == "cross" and name != "q" else self.entry
-        qkv, config = self.look.part(self.part).qkv, self.look.model.config
         # queries, keys and values stand one above the other, and in each of them the heads
-        first = "qkv".index(name) * config.d_model + self.head * (config.d_model // config.n_heads)
-        return self.linear(self.told(path), f"W_{name.upper()}", qkv, first + self.col)
+        d_model, d_k = self.config.d_model, self.config.d_model // self.config.n_heads
+        place = "qkv".index(name) * d_model + self.head * d_k + self.col
+        qkv = self.look.part(self.part).qkv
+        return self.linear(self.told(path), f"W_{name.upper()}", qkv, place)
 
     def weight(self) -> Lines:
         """How much the row looks at a key, in four steps: score, scale, mask and softmax."""
         query, keys = self.seen("q")[self.head, self.row], self.seen("k")[self.head]
-        lines = self.dot(("q", query), ("k", keys[self.col]))
-        lines.append((f"÷ √{len(query)}", lines[-1][1] / math.sqrt(len(query))))
-        is_causal = self.stack == "decoder" and self.kind == "self"
-        n_seen = self.row + 1 if is_causal else len(keys)
-        may, may_not = ("mask: may look", lines[-1][1]), ("mask: a later token", -math.inf)
-        lines.append(may if self.col < n_seen else may_not)
-        row = keys @ query / math.sqrt(len(query))
-        row[n_seen:] = -math.inf
-        return [*lines, *softmax(row, self.col)]
+        lines, root = self.dot(("q", query), ("k", keys[self.col])), math.sqrt(len(query))
+        lines.append((f"÷ √{len(query)}", lines[-1][1] / root))
+        row = keys @ query / root
+        if self.stack == "decoder" and self.kind == "self":
+            row[self.row + 1 :] = -math.inf
+        is_later = math.isinf(row[self.col])
+        mask = ("mask: a later token", -math.inf) if is_later else ("mask: may look", lines[-1][1])
+        return [*lines, mask, *softmax(row, self.col)]
 
     def z(self) -> Lines:
         weights = self.seen("pattern")[self.head, self.row]
@@ -138,29 +145,24 @@ class Cell:
             name, matrix = ("hidden", "W₂") if self.kind == "ff" else ("concat", "W_O")
             layer = self.look.part(self.part).out
             return self.linear((name, self.seen(name)[self.row]), matrix, layer, self.col)
-        last = f"{self.stack}.{len(self.modules.layers) - 1}.resid_post"
-        if self.pre:
-            return self.normed(last, self.vector(last), self.modules.norm)
-        return self.copied(last)
+        if self.config.norm == "pre":
+            return self.normed(self.last, self.vector(self.last), self.modules.norm)
+        return self.copied(self.last)
 
     # Add & norm
 
     def add(self) -> Lines:
-        before, new = self.vector(self.stream)[self.col], self.seen("out")[self.row, self.col]
-        return [
-            (self.stream, float(before)),
-            (f"+ {self.part}.out {new:.4f}", float(before + new)),
-        ]
+        before, new = self.copied(self.stream), self.here("out")
+        return [*before, (f"+ {self.part}.out {new:.4f}", before[0][1] + new)]
 
     def norm(self) -> Lines:
-        path = self.stream if self.pre else f"{self.part}.add"
+        path = self.stream if self.config.norm == "pre" else f"{self.part}.add"
         return self.normed(path, self.vector(path), self.look.norm_of(self.part))
 
     def normed(self, name: str, row: Vector, norm: nn.Module) -> Lines:
         """(x − mean) ÷ deviation, times a gain, plus a bias."""
         self.operands[name] = row
-        mean, deviation = float(row.mean()), math.sqrt(row.var() + self.look.model.config.norm_eps)
-        weights = {key: float(double(weight)[self.col]) for key, weight in norm.named_parameters()}
+        mean, deviation = float(row.mean()), math.sqrt(row.var() + self.config.norm_eps)
         value = (float(row[self.col]) - mean) / deviation
         lines = [
             (f"{name}[{self.row}, {self.col}]", float(row[self.col])),
@@ -168,6 +170,7 @@ class Cell:
             ("deviation of the row, √(variance + ε)", deviation),
             ("(x − mean) ÷ deviation", value),
         ]
+        weights = {key: float(double(weight)[self.col]) for key, weight in norm.named_parameters()}
         if "weight" in weights:
             lines.append((f"× gain {weights['weight']:.4f}", value := value * weights["weight"]))
         if "bias" in weights:
@@ -177,49 +180,52 @@ class Cell:
     # Feed-forward
 
     def hidden(self) -> Lines:
-        name = self.look.model.config.activation
-        before = torch.tensor(self.seen("pre")[self.row, self.col])
+        name, before = self.config.activation, torch.tensor(self.here("pre"), dtype=torch.float64)
         text = "max(0, x)" if name == "relu" else name
         return [("pre", float(before)), (text, float(ACTIVATIONS[name](before)))]
 
     # Into the stacks and out of them
 
     def tokens(self) -> Lines:
-        model, config = self.look.model, self.look.model.config
-        encodes = self.stack == "encoder"
+        model, encodes = self.look.model, self.stack == "encoder"
         table = getattr(model, "source_tokens", model.tokens) if encodes else model.tokens
         token = (self.look.source if encodes else self.look.target)[self.row]
         number = float(double(table.weight)[token.id, self.col])
-        lines = [(f"embedding of {token.text} (row {token.id})", number)]
-        if config.scale_embeddings:
-            lines.append((f"× √{config.d_model}", number * math.sqrt(config.d_model)))
+        lines, d_model = (
+            [(f"embedding of {token.text} (row {token.id})", number)],
+            self.config.d_model,
+        )
+        if self.config.scale_embeddings:
+            lines.append((f"× √{d_model}", number * math.sqrt(d_model)))
         return lines
 
     def positions(self) -> Lines:
-        config = self.look.model.config
-        if config.positions == "learned":
+        d_model = self.config.d_model
+        if self.config.positions == "learned":
             table = double(self.modules.positions.table)
             return [(f"learned vector of position {self.row}", float(table[self.row, self.col]))]
         pair, is_cos = divmod(self.col, 2)
-        if config.positions == "halves":
-            is_cos, pair = divmod(self.col, config.d_model // 2)
-        even = 2 * pair
-        angle = self.row / 10_000 ** (even / config.d_model)
+        if self.config.positions == "halves":
+            is_cos, pair = divmod(self.col, d_model // 2)
+        angle = self.row / 10_000 ** (2 * pair / d_model)
         wave = ("cos of it", math.cos(angle)) if is_cos else ("sin of it", math.sin(angle))
-        return [(f"{self.row} ÷ 10000^({even}/{config.d_model})", angle), wave]
+        return [(f"{self.row} ÷ 10000^({2 * pair}/{d_model})", angle), wave]
 
     def embedded(self) -> Lines:
         parts = ("tokens", "positions", "types")
-        names = [name for name in parts if f"{self.part}.{name}" in self.look.seen]
-        rows = [self.seen(name)[self.row] for name in names]
-        if self.look.model.config.embedding_norm:
-            return self.normed(" + ".join(names), np.sum(rows, axis=0), self.modules.norm_embedding)
-        numbers = [float(row[self.col]) for row in rows]
-        return [*zip(names, numbers, strict=True), ("sum", sum(numbers))]
+        rows = {
+            name: self.seen(name)[self.row]
+            for name in parts
+            if f"{self.part}.{name}" in self.look.seen
+        }
+        if self.config.embedding_norm:
+            together = np.sum([*rows.values()], axis=0)
+            return self.normed(" + ".join(rows), together, self.modules.norm_embedding)
+        numbers = [(name, float(row[self.col])) for name, row in rows.items()]
+        return [*numbers, ("sum", sum(number for _, number in numbers))]
 
     def resid_pre(self) -> Lines:
-        layer = int(self.kind)
-        before = f"{layer - 1}.resid_post" if layer else "embedded"
+        before = f"{int(self.kind) - 1}.resid_post" if int(self.kind) else "embedded"
         return self.copied(f"{self.stack}.{before}")
 
     def resid_mid(self) -> Lines:
@@ -239,27 +245,26 @@ class Cell:
     def classes(self) -> Lines:
         """A class's score, from the one vector that stands for the whole text."""
         head = deepcopy(self.look.model.classifier).double().cpu()
-        config, out = self.look.model.config, self.look.seen["encoder.out"].double()
+        out = self.look.seen["encoder.out"].double()
         pooled = out[0] if head.pooling == "first" else out.mean(dim=0)
         x = double(head.activation(head.dense(pooled)))
-        name = f"{config.pooled} of the {head.pooling} vector through a layer"
+        name = f"{self.config.pooled} of the {head.pooling} vector through a layer"
         weights = "weights of the class", double(head.out.weight)[self.row]
         lines = self.dot((name, x), weights, head.out.bias, self.row)
-        if not config.n_grams:
+        if not self.config.n_grams:
             return lines
         beside = float(self.look.seen["encoder.ngrams"][self.row])
         return [*lines, ("score of the n-grams", beside), ("sum", lines[-1][1] + beside)]
 
     def ngrams(self) -> Lines:
         """A class's score by a linear model: the values of the text's n-grams and their weights."""
-        ngrams, factor = self.look.model.ngrams, self.look.model.config.ngram_weight
+        ngrams, factor = self.look.model.ngrams, self.config.ngram_weight
         source = torch.tensor([[token.id for token in self.look.source]], device=ngrams.bias.device)
         columns, values = (each[0] for each in ngrams.features(source, None))
         known = values > 0
+        found = "values of the n-grams", double(values[known])
         weights = "weights of the class", double(ngrams.weight[columns[known], self.row])
-        lines = self.dot(
-            ("values of the n-grams", double(values[known])), weights, ngrams.bias, self.row
-        )
+        lines = self.dot(found, weights, ngrams.bias, self.row)
         return [*lines, (f"× model.ngram_weight = {factor}", lines[-1][1] * factor)]
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig, whole_number
 from clearhead.errors import ConfigError, shown
-from clearhead.look.labelled import replayed, without_head
+from clearhead.look.labelled import replayed, stream_of, with_edit, without_head
 from clearhead.look.replay import Replay
 from clearhead.model import Edit
 
@@ -71,9 +71,9 @@ class Scope:
 
 def no_scale(scope: Scope) -> Taps:
     """Scores go into the softmax without being divided by √d_k."""
-    root = math.sqrt(scope.config.d_model // scope.config.n_heads)
     if scope.config.recurs and scope.config.attention == "additive":
         return []
+    root = math.sqrt(scope.config.d_model // scope.config.n_heads)
     return [(f"{part}.scaled", lambda x: x * root) for part in scope.parts("self", "cross")]
 
 
@@ -96,12 +96,8 @@ def no_residual(scope: Scope) -> Taps:
 
 def no_norm(scope: Scope) -> Taps:
     """Vectors keep whatever length they have."""
-    pre = scope.config.norm == "pre"
-    entries = {"self": "resid_pre", "cross": "self.add", "ff": "resid_mid"}
-    before = {}
-    for part in scope.parts("self", "cross", "ff"):
-        block, _, name = part.rpartition(".")
-        before[f"{part}.norm"] = f"{block}.{entries[name]}" if pre else f"{part}.add"
+    pre, parts = scope.config.norm == "pre", scope.parts("self", "cross", "ff")
+    before = {f"{part}.norm": stream_of(part, "add") if pre else f"{part}.add" for part in parts}
     ends = {f"{stack}.out": f"{stack}.{n - 1}.resid_post" for stack, n in scope.stacks.items()}
     return instead(before | ends if pre and not scope.at else before)
 
@@ -152,7 +148,7 @@ def edits_of(asked: str | Sequence[str] | Mapping[str, Edit] | None, config: Mod
             words[numeral(number, name)] = word
             continue
         for path, edit in taps_of(name, config):
-            taps[path] = both(taps[path], edit) if path in taps else edit
+            taps = with_edit(taps, path, edit)
     return Edits(tuple(names), taps, words)
 
 
@@ -205,10 +201,6 @@ def moved(earlier: str, later: str) -> Taps:
         return x
 
     return [(earlier, hold), (later, lambda _: held[0])]
-
-
-def both(first: Edit, second: Edit) -> Edit:
-    return lambda x: second(first(x))
 
 
 def muted(heads: list[int]) -> Edit:

@@ -1,7 +1,5 @@
 """A look inside: a replayed output, and the questions that people ask about it."""
 
-from typing import Any
-
 from clearhead.look.by_hand import by_hand
 from clearhead.look.edits import change
 from clearhead.look.export import in_file, meta, save, silenced_heads, tensors
@@ -18,17 +16,14 @@ class Look(Replay):
     reasons = reasons
     change = change
     tensors = tensors
+    meta = meta
     save = save
     silenced_heads = silenced_heads
-
-    def meta(self) -> dict[str, Any]:
-        """All that is not tensors, as JSON can hold it."""
-        return meta(self, self.tensors())
 
     def picture(self, path: str, head: int | None = None) -> Heatmap:
         """A matrix as an image: `.svg()`, `.png()`, `.save("file.svg")`."""
         found = self[path]
-        return Heatmap(found if head is None else found.at("head", self.checked_head(head)))
+        return Heatmap(found if head is None else found.at("head", head))
 
     def html(self) -> str:
         """The interactive page, whole in one file."""
