@@ -1,4 +1,4 @@
-"""Who remembers: how much of a gradient comes back from k words ago, and which words are recalled.
+"""Gradients and memory: how much of a gradient arrives k words back, and which words are recalled.
 
 The paper's Table 1 counts the steps between two words: 1 in self-attention, as many as there are
 words between them in a recurrent network.

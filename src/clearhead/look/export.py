@@ -15,7 +15,7 @@ from clearhead.disk import make_folder, write_output
 from clearhead.look.edits import change
 from clearhead.look.labelled import axes_of, with_edit
 from clearhead.look.reasons import log_probs, outputs, picked, removal
-from clearhead.look.replay import Choice, Guess, Replay
+from clearhead.look.replay import Guess, Prediction, Replay
 from clearhead.look.search import SearchTree
 from clearhead.look.words import word_places, word_texts
 from clearhead.model.recurrent import GATES
@@ -34,20 +34,20 @@ SHAPE = (
     "embedding_norm",
 )
 IN_CELLS = (*dict.fromkeys(name for names in GATES.values() for name in names), "cell", "state")
-"""What a recurrent layer makes at each word."""
+"""The gates and states of a recurrent layer, each a number per unit and word."""
 STRIPS = ("tokens", "positions", "types", "resid_mid", "resid_post", *IN_CELLS)
-"""What a page only draws and never calculates with: half precision will do where it is much."""
+"""Tensors that a page draws and does not calculate with: in half precision where they are large."""
 FOR_PAGE = ("q", "k", "v", "scores", "pattern", "z", "start", *STRIPS)
-"""What a page is always given; scaled and masked it computes from these."""
+"""Tensors that a page always gets; it computes `scaled` and `masked` from these."""
 FOR_SMALL_PAGE = ("embedded", "add", "norm")
-"""What it is given as well where all of it takes no more than so many bytes."""
+"""Tensors that it gets as well where all together take no more than `SMALL` bytes."""
 FOR_TOUR = ("embedded", "add", "norm", "pre")
-"""What it is given of the first layer in any case: the tour calculates with that layer."""
+"""Tensors of the first layer that it always gets: the tour calculates with that layer."""
 SMALL = 1_300_000
 MOST_WORK = 50_000_000_000
-"""Weights × tokens × heads up to which a file tells what each head is worth: some seconds."""
+"""Weights × tokens × heads up to which each head is silenced for a file: some seconds."""
 N_UNITS = 12
-"""Feed-forward units told of at each position."""
+"""The most active feed-forward units of each position, so many, are in the summary."""
 
 Arrays = dict[str, np.ndarray]
 
@@ -100,7 +100,7 @@ def tensors_of_tour(look: Replay) -> Arrays:
 
 
 def summaries(look: Replay) -> dict[str, Tensor]:
-    """Large tensors in short: what each head and sub-layer adds, which hidden units are active."""
+    """Large tensors summed up: how much each head and sub-layer adds, which hidden units are active."""
     found: dict[str, Tensor] = {}
     for path, kind in sublayers(look):
         if kind == "attention":
@@ -173,7 +173,7 @@ def graph(look: Replay) -> Iterator[dict[str, Any]]:
 
 
 def meta(look: Replay, values: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
-    """Everything but the tensors, of which it tells shapes and axes, as JSON can hold it."""
+    """Everything but the tensors, as JSON can hold it; of these, their shapes and axes."""
     values = tensors(look) if values is None else values
     return {
         "format": "clearhead-look/1",
@@ -200,7 +200,7 @@ def meta(look: Replay, values: Mapping[str, np.ndarray] | None = None) -> dict[s
 
 
 def special(look: Replay) -> dict[str, Any]:
-    """What not every look has: classes, gaps, edits, a film."""
+    """What only some looks have: classes, gaps, edits, a film."""
     found: dict[str, Any] = {}
     if look.classes:
         found["classes"] = [{"label": each.text, **guess(each)} for each in look.verdict]
@@ -257,7 +257,7 @@ def silenced_heads(look: Replay) -> dict[str, Any]:
 
 
 def in_file(look: Replay, values: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Everything but the tensors for a page that cannot ask for more."""
+    """Everything but the tensors, for a page that cannot ask a server for more."""
     told, n_tokens = meta(look, values), len(look.source) + len(look.target)
     n_heads = len(look.attentions) * look.model.config.n_heads
     if told["model"]["n_parameters"] * n_tokens * n_heads > MOST_WORK:
@@ -297,7 +297,7 @@ def steps(look: Replay, rows: Sequence[int]) -> list[dict[str, Any]]:
     return [step_as_json(look.step(row), lens[row]) for row in rows]
 
 
-def step_as_json(step: Choice, lens: Sequence[Sequence[Guess]]) -> dict[str, Any]:
+def step_as_json(step: Prediction, lens: Sequence[Sequence[Guess]]) -> dict[str, Any]:
     said = step.chosen
     return {
         "chosen": {"id": said.id, "text": said.text, "log_prob": round(said.log_prob, 6)},

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from clearhead.look.cell import RULES, Cell, Lines, Named, Vector, double, softmax
+from clearhead.look.by_hand import RULES, Cell, Lines, Named, Vector, double, softmax
 from clearhead.model.recurrent import GATES
 
 
@@ -39,7 +39,7 @@ class RecurrentCell(Cell):
         return self.col // self.n_units
 
     def read(self) -> Named:
-        """What comes into a layer at this word; with input feeding, the last answer beside it."""
+        """The input of a layer at this word; with input feeding, the last output of attention beside it."""
         if self.layer:
             return self.told(f"{self.stack}.{self.layer - 1}.state")
         name, word = self.told(f"{self.stack}.tokens")
@@ -104,7 +104,7 @@ class RecurrentCell(Cell):
         ]
 
     def start(self) -> Lines:
-        """What a decoder's layer, which is the row here, begins with."""
+        """The first state of a decoder's layer; the row is the number of the layer."""
         known = double(self.look.seen["encoder.out"])[0, self.config.d_model // 2 :]
         place, layer = self.row * self.config.d_model + self.col, self.modules.start
         return with_tanh(self.linear(("encoder.out[0], backwards", known), "W_start", layer, place))
@@ -117,7 +117,7 @@ class RecurrentCell(Cell):
         return self.linear(self.told("encoder.out"), "W_K", self.modules.cross.key, self.col)
 
     def weight(self) -> Lines:
-        """How much a word looks at the source: a dot product, or w · tanh(q + k)."""
+        """The attention of a word to the source: by dot product, or by w · tanh(q + k) (additive)."""
         if self.config.attention == "dot":
             return super().weight()
         energy = double(self.modules.cross.energy.weight)[0]
@@ -126,7 +126,7 @@ class RecurrentCell(Cell):
         return [*lines, ("mask: may look", lines[-1][1]), *softmax(together @ energy, self.col)]
 
     def out(self) -> Lines:
-        """An answer, tanh(W [z ; h]), or what leaves a stack."""
+        """The output of attention, tanh(W [z ; h]), or that of a stack."""
         if self.kind != "cross":
             asks = self.stack == "decoder" and "decoder.cross.out" in self.look.seen
             return self.copied("decoder.cross.out" if asks else self.last)

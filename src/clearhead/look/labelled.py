@@ -1,6 +1,6 @@
-"""Every tensor of a listening pass by its path (`decoder.1.cross.pattern`), and what a path tells.
+"""The tensors of a forward pass by their paths (`decoder.1.cross.pattern`): labels, tables, heat maps.
 
-With the names of its rows and columns it is a table, and a heat map.
+`replayed` records them, a `LabelledTensor` has names for rows and columns, a `Heatmap` is a picture.
 """
 
 import html
@@ -33,19 +33,19 @@ AXES = {
     "ngrams": ("class",),
     "start": ("layer", "d_model"),
 }
-"""What dimensions count, by the end of a path; those of all other tensors rows and d_model."""
+"""What each dimension counts, by the last part of a path; of all other tensors rows and d_model."""
 MOST_ROWS, MOST_COLUMNS, WIDEST = 24, 10, 12
-"""What of a matrix is printed, and how much of each label."""
+"""Rows and columns of a matrix that are printed, and characters of each label."""
 FEW = 2
-"""As many more are printed as well: a line that says so would be no shorter."""
+"""So many more rows or columns are printed too: a line that counts them would be no shorter."""
 MOST_CELLS = 4_096
-"""What a notebook draws as a heat map; beyond, it shows a table."""
+"""Cells up to which a notebook draws a heat map; beyond, it shows a table."""
 CELL = 24
 """Side of a cell in an image, in pixels."""
 ORANGE, BLUE = (0.70, 0.32, 0.0), (0.03, 0.27, 0.58)
-"""The far ends: below zero and above; zero is white."""
+"""Colours of the largest number below and above zero; zero is white."""
 SHADES = " ░▒▓█"
-"""Nothing to all, in the colour of the text: as legible on light as on dark."""
+"""Blocks for 0 to 1, in the colour of the text: legible on light and on dark."""
 
 
 @torch.inference_mode()

@@ -1,8 +1,8 @@
-"""A finished output and every number behind it, by name: the value that all questions are asked of.
+"""A finished output and every tensor behind it, by name: what all questions about it begin with.
 
-The output goes through the model once more, all at once and with a tap that listens. By causality
-row t of that pass is step t of the decode: the row whose input is token t - 1 and which predicts
-token t.
+The output goes through the model once more, all at once (teacher forcing), and a tap records every
+tensor. By causality row t of that pass is step t of decoding: the row whose input is token t - 1
+and which predicts token t.
 """
 
 import difflib
@@ -47,7 +47,7 @@ class Guess:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class Prediction:
     """One row of logits: what was said, and what else could have been."""
 
     chosen: Guess
@@ -108,7 +108,7 @@ class Replay:
 
     @property
     def rows(self) -> Literal["source", "target"]:
-        """Whose rows the output is read off."""
+        """The side whose rows predict the output."""
         return "source" if self.family == "encoder" else "target"
 
     # Tensors by name
@@ -234,13 +234,13 @@ class Replay:
             return next(each.log_prob for each in self.verdict if each.text == self.output)
         return sum(self.log_probs[self.n_given :])
 
-    def step(self, number: int, n: int = N_ALTERNATIVES) -> Choice:
+    def step(self, number: int, n: int = N_ALTERNATIVES) -> Prediction:
         """One row of the output in full."""
         logits = self.logits[number].double()
         chosen = self.predicted[number].id if self.predicted else int(logits.argmax())
         ids = logits.topk(min(n, len(logits))).indices.tolist()
         first, *others = guesses(logits, [chosen, *ids], self.spell)
-        return Choice(
+        return Prediction(
             chosen=first,
             top=tuple(others),
             max_logit=float(logits.max()),
@@ -262,7 +262,7 @@ class Replay:
 
     @property
     def gaps(self) -> tuple[int, ...]:
-        """The rows of an encoder that fills in what is masked."""
+        """The rows of the masks that an encoder fills in."""
         masks = (row for row, token in enumerate(self.source) if token.text == "<mask>")
         return () if self.model.config.vectors else tuple(masks)
 
