@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.lab.figures import COLOURS, name_of, plot_formula, plot_lines
-from clearhead.lab.graph import KERNEL, layer_over, leaf_vectors, longest_chain
 from clearhead.lab.notebook import Experiment, Findings, Notebook, Row, points_of
 from clearhead.model.attention import Attention, attend, merge_heads, split_heads
 
@@ -27,6 +26,8 @@ NEAR = 0.25
 TASKS = {"layer": "a layer", "step": "a training step", "token": "one more token"}
 KINDS = ("attention", "matrix part", "lstm", "gru", "convolution")
 RECURRENT: dict[str, type[nn.LSTM | nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+CELLS: dict[str, type[nn.LSTMCell | nn.GRUCell]] = {"lstm": nn.LSTMCell, "gru": nn.GRUCell}
+KERNEL = 3
 FORMULAS = {
     "attention": "n²·d + n·d²",
     "matrix part": "n²·d",
@@ -157,7 +158,7 @@ def one_thread() -> Iterator[None]:
 
 
 def timed_work(task: str, kind: str, n: int, d: int) -> Callable[[], object]:
-    """What is timed: a layer over n positions, the same with its gradient, or position n + 1."""
+    """What is timed: a forward pass over n positions, one with its backward pass, or position n + 1."""
     torch.manual_seed(0)
     if task == "token":
         return torch.inference_mode()(next_token(kind, n, d))
@@ -169,7 +170,7 @@ def timed_work(task: str, kind: str, n: int, d: int) -> Callable[[], object]:
 
 
 def whole_layer(kind: str, n: int, d: int) -> tuple[Callable[[], Tensor], list[Tensor]]:
-    """A layer as a function, and what its gradient is asked for."""
+    """A layer as a function, and the tensors that its gradient is computed for."""
     x = torch.randn(1, n, d, requires_grad=True)
     heads = max(1, d // HEAD_WIDTH)
     if kind == "matrix part":
@@ -225,9 +226,55 @@ def least_seconds(works: Mapping[str, Callable[[], object]], rounds: int) -> dic
 
 
 def longest_chains(point: Row) -> dict[str, int]:
-    """Operations that must wait for each other in a layer over n words."""
+    """Operations that must wait for each other in a layer over n words: no processor shortens them."""
     kinds = ("attention", "lstm", "gru", "convolution")
     return {kind: longest_chain(layer_over(leaf_vectors(point["n"], 8), kind)) for kind in kinds}
+
+
+def layer_over(xs: Sequence[Tensor], kind: str) -> Tensor:
+    """The last output of a layer over a text whose words are tensors of their own.
+
+    Recurrent cells are spelled out: in torch's own layers the whole recurrence is one node.
+    """
+    d = xs[0].size(-1)
+    if kind in CELLS:
+        cell, state = CELLS[kind](d, d), None
+        for x in xs:
+            state = cell(x[None], state)
+        return state[0] if isinstance(state, tuple) else state  # type: ignore[return-value]
+    text = torch.stack(list(xs))[None]
+    if kind == "convolution":
+        return nn.Conv1d(d, d, KERNEL, padding=KERNEL // 2)(text.mT)[0, :, -1]  # type: ignore[no-any-return]
+    return Attention(d, n_heads=1)(text)[0, -1]  # type: ignore[no-any-return]
+
+
+def leaf_vectors(n: int, d: int) -> list[Tensor]:
+    """Vectors whose gradients are asked for one by one."""
+    return [torch.randn(d, requires_grad=True) for _ in range(n)]
+
+
+def levels(y: Tensor) -> Iterator[set[Any]]:
+    """The operations that an output needs, by their distance from it: 0, then 1, 2, 3 …
+
+    An operation that is reached by paths of several lengths stands on several levels.
+    """
+    level: set[Any] = {y.grad_fn}
+    while level:
+        yield level
+        level = {each for node in level for each, _ in node.next_functions if each is not None}
+
+
+def longest_chain(y: Tensor) -> int:
+    """Operations on the longest path of a tensor's graph: they must wait for each other."""
+    return sum(1 for _ in levels(y))
+
+
+def shortest_path(y: Tensor, x: Tensor) -> int:
+    """Operations on the shortest path from an output back to an input: how near the two are."""
+    for length, level in enumerate(levels(y)):
+        if any(getattr(node, "variable", None) is x for node in level):
+            return length
+    raise AssertionError("the output does not depend on the input")
 
 
 def upper_half(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:

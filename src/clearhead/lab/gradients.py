@@ -17,8 +17,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.config import ModelConfig
+from clearhead.lab.complexity import layer_over, leaf_vectors, shortest_path
 from clearhead.lab.figures import ARCHITECTURES, mark_place, name_of, plot_formula, plot_lines
-from clearhead.lab.graph import layer_over, leaf_vectors, shortest_path
 from clearhead.lab.notebook import Experiment, Findings, Notebook, Row, points_of
 from clearhead.lab.toys import (
     N_WORDS,
@@ -200,7 +200,7 @@ def paths_between(point: Row) -> dict[str, int]:
 
 
 class TokensAsLeaf(Tap):
-    """Puts a leaf in the place of the token vectors: where the backward pass ends, and is read."""
+    """Replaces the token vectors by a leaf tensor, so that the backward pass computes its gradient."""
 
     vectors: Tensor
 

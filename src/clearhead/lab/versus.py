@@ -1,4 +1,4 @@
-"""The older way beside the Transformer: the same pairs, the same time, about as many weights."""
+"""LSTM and GRU beside the Transformer: the same pairs, the same time, about as many weights."""
 
 import signal
 from collections.abc import Mapping, Sequence

@@ -8,7 +8,7 @@ a GRU are in `gates.py`.
 import math
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from clearhead.config import ModelConfig
 from clearhead.look.labelled import stream_of
 from clearhead.look.replay import Replay
 from clearhead.model.block import ACTIVATIONS
@@ -65,41 +64,20 @@ class ByHand:
         return "\n".join([f"{self.path}  [{self.where}]", *steps, end])
 
 
-@dataclass(frozen=True)
 class Cell:
     """One place in one part of the model, and how each kind of number is made there."""
 
-    look: Replay
-    part: str
-    """The path without the tensor's name: decoder.1.cross, decoder.1, decoder."""
-    row: int
-    col: int
-    head: int
-    operands: dict[str, Vector] = field(default_factory=dict)
+    def __init__(self, look: Replay, part: str, row: int, col: int, head: int) -> None:
+        # the part is the path without the tensor's name: decoder.1.cross, decoder.1, decoder
+        self.look, self.part, self.row, self.col, self.head = look, part, row, col, head
+        self.config = look.model.config
+        self.stack, self.kind = part.partition(".")[0], part.rpartition(".")[2]
+        self.modules: Any = getattr(look.model, self.stack)
+        # what a sub-layer leaves in the residual stream
+        self.left = "add" if self.config.norm == "pre" else "norm"
+        self.operands: dict[str, Vector] = {}
 
     # Where things are
-
-    @property
-    def config(self) -> ModelConfig:
-        return self.look.model.config
-
-    @property
-    def stack(self) -> str:
-        return self.part.partition(".")[0]
-
-    @property
-    def modules(self) -> Any:
-        """The encoder or the decoder, which holds the weights."""
-        return getattr(self.look.model, self.stack)
-
-    @property
-    def kind(self) -> str:
-        return self.part.rpartition(".")[2]
-
-    @property
-    def left(self) -> str:
-        """What a sub-layer leaves in the stream."""
-        return "add" if self.config.norm == "pre" else "norm"
 
     @property
     def stream(self) -> str:

@@ -245,13 +245,14 @@ def silenced_heads(look: Replay) -> dict[str, Any]:
     n_heads = look.model.config.n_heads
     heard = 1 - torch.eye(n_heads, device=look.model.device)[..., None, None]  # (H, H, 1, 1)
     whole, found = log_probs(look, rows, look.taps), {}
+    sure, best = picked(whole, said).sum(dim=1), whole.argmax(dim=-1)
     for path in look.attentions:
         edits = with_edit(look.taps, f"{path}.z", lambda z: heard * z)
         without = log_probs(look, rows, edits, n=n_heads)
-        lost = picked(whole, said).sum(dim=1) - picked(without, said).sum(dim=1)
+        lost = sure - picked(without, said).sum(dim=1)
         found[path] = {
             "lost": [round(each, 6) for each in lost.tolist()],
-            "changed": (without.argmax(dim=-1) != whole.argmax(dim=-1)).sum(dim=1).tolist(),
+            "changed": (without.argmax(dim=-1) != best).sum(dim=1).tolist(),
         }
     return {"of": len(said), "attentions": found}
 

@@ -81,10 +81,11 @@ def patterns(seen: Mapping[str, Tensor], kind: str = "") -> dict[str, Float[Tens
     }
 
 
-def without_head(path: str) -> tuple[str, int | None]:
-    """A path and the head in it, if there is one behind `self` or `cross`."""
-    found = HEAD.fullmatch(path)
-    return (found[1] + (found[3] or ""), int(found[2])) if found else (path, None)
+def without_head(path: str, head: int | None = None) -> tuple[str, int | None]:
+    """A path without the number of a head behind `self` or `cross`; and `head`, or that number."""
+    if not (found := HEAD.fullmatch(path)):
+        return path, head
+    return found[1] + (found[3] or ""), int(found[2]) if head is None else head
 
 
 def axes_of(path: str) -> tuple[str, ...]:
@@ -240,9 +241,10 @@ class Heatmap:
             for r, row in enumerate(self.colours().tolist())
             for c, (red, green, blue) in enumerate(row)
         ]
-        down = [(top + CELL * (r + 0.65), html.escape(name)) for r, name in enumerate(rows)]
         parts += [
-            f'<text x="{left - 6}" y="{y}" text-anchor="end">{name}</text>' for y, name in down
+            f'<text x="{left - 6}" y="{top + CELL * (r + 0.65)}" text-anchor="end">'
+            f"{html.escape(name)}</text>"
+            for r, name in enumerate(rows)
         ]
         across = [(left + CELL * (c + 0.65), html.escape(name)) for c, name in enumerate(columns)]
         parts += [

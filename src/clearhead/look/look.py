@@ -22,16 +22,15 @@ class Look(Replay):
 
     def by_hand(self, path: str, row: int, col: int = 0, head: int | None = None) -> ByHand:
         """How one number came about: its operands and the arithmetic, recomputed."""
-        path, own = without_head(path)
-        head = (own if head is None else head) or 0
-        number = self[path]
+        path, head = without_head(path, head)
+        number, head = self[path], head or 0
         place = (head, row, col) if "head" in number.axes else (row, col)[: number.values.ndim]
         for index in place:
             number = number.at(number.axes[0], index)
         part, _, name = path.rpartition(".")
         recurs = self.model.config.recurs
         kind, rules = (RecurrentCell, RECURRENT_RULES) if recurs else (Cell, RULES)
-        cell = kind(look=self, part=part, row=row, col=col, head=head)
+        cell = kind(self, part, row, col, head)
         return ByHand(
             path=path,
             where=number.path.removeprefix(f"{path}, "),

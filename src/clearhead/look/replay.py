@@ -174,8 +174,7 @@ class Replay:
 
     def attention(self, path: str, head: int | None = None) -> LabelledTensor:
         """How much each position looks at each other: of one head, or the mean of all heads."""
-        path, own = without_head(path)
-        head = own if head is None else head
+        path, head = without_head(path, head)
         found = self[f"{path}.pattern"]
         if head is not None:
             return found.at("head", head)
