@@ -35,7 +35,7 @@ class Versus(Experiment):
         rows = notebook.measured(
             "results", points, lambda point: self.train(notebook, files, point)
         )
-        validations = [lines_of(run_of(notebook, point), "validation") for point in points]
+        validations = [log_lines(run_of(notebook, point), "validation") for point in points]
         columns = {"updates": "step", "seconds": "seconds", "loss": "loss", "bleu": "score"}
         curves = [
             {**point, **{column: line[name] for column, name in columns.items()}}
@@ -126,20 +126,20 @@ def run_of(notebook: Notebook, point: Row) -> RunFolder:
     return RunFolder(notebook.folder / "runs" / f"{point['architecture']}-{point['seed']}")
 
 
-def lines_of(run: RunFolder, kind: str) -> list[dict[str, Any]]:
+def log_lines(run: RunFolder, kind: str) -> list[dict[str, Any]]:
     """The lines of a kind in a run's log."""
     return [line for line in run.log.lines() if line["kind"] == kind]
 
 
 def results(run: RunFolder) -> dict[str, Any]:
     """What a run that has ended has come to, as its log tells."""
-    steps, chosen = lines_of(run, "step"), lines_of(run, "chosen")[-1]
+    steps, chosen = log_lines(run, "step"), log_lines(run, "chosen")[-1]
     return {
         "weights": run.n_parameters(),
         "updates": steps[-1]["step"],
         "seconds": steps[-1]["seconds"],
         "tokens_per_second": sum(line["tokens"] for line in steps) / steps[-1]["seconds"],
-        "loss": lines_of(run, "validation")[-1]["loss"],
+        "loss": log_lines(run, "validation")[-1]["loss"],
         "bleu": chosen["scores"][chosen["weights"]],
     }
 

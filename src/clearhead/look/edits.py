@@ -151,13 +151,13 @@ def edits_of(asked: str | Sequence[str] | Mapping[str, Edit] | None, config: Mod
             number, _, word = rest.partition(":")
             words[numeral(number, name)] = word
             continue
-        for path, made in changes_of(name, config).items():
+        for path, made in named_changes(name, config).items():
             for place, edit in moved(made, path) if isinstance(made, str) else [(path, made)]:
                 taps = with_edit(taps, place, edit)
     return Edits(tuple(names), taps, words)
 
 
-def changes_of(name: str, config: ModelConfig) -> Changes:
+def named_changes(name: str, config: ModelConfig) -> Changes:
     """The changes of one named edit, which must find something to change."""
     kind, _, rest = name.partition(":")
     at, *cell = rest.split(":")

@@ -205,7 +205,7 @@ def special(look: Replay) -> dict[str, Any]:
     if look.classes:
         found["classes"] = [{"label": each.text, **guess(each)} for each in look.verdict]
         found["several"] = look.several
-        found["removal"] = without_words(look)
+        found["removal"] = verdict_without_words(look)
     elif look.family == "encoder":
         told = steps(look, look.gaps)
         found["gaps"] = [{"row": row, **step} for row, step in zip(look.gaps, told, strict=True)]
@@ -219,7 +219,7 @@ def special(look: Replay) -> dict[str, Any]:
     return found
 
 
-def without_words(look: Replay) -> list[dict[str, Any]]:
+def verdict_without_words(look: Replay) -> list[dict[str, Any]]:
     """For each word of a classified text, how likely the verdict would be without it."""
     lost = removal(look, "source")[0].tolist()
     sure = look.verdict[0].prob
