@@ -8,9 +8,16 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.lab.complexity import Complexity, exponent, least_seconds
+from clearhead.lab.complexity import (
+    Complexity,
+    exponent,
+    layer_over,
+    leaf_vectors,
+    least_seconds,
+    longest_chain,
+    shortest_path,
+)
 from clearhead.lab.gradients import Gradients, gradient_norms, window
-from clearhead.lab.graph import layer_over, leaf_vectors, longest_chain, shortest_path
 from clearhead.lab.notebook import Notebook, perform
 from clearhead.lab.positions import Positions, map_error, products_at
 from clearhead.model import Tap

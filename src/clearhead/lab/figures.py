@@ -92,13 +92,21 @@ def plot_lines(
     axes: "Axes",
     lines: Mapping[str, Sequence[tuple[float, float]]],
     labels: Mapping[str, str] | None = None,
-    **style: Any,
+    *,
+    ticks: Sequence[float] = (),
+    most_ticks: int = 5,
+    marker: str = "o",
 ) -> None:
-    """Points joined by lines, in the colour of each kind, with its label at the end of its line."""
+    """Points joined by lines, in the colour of each kind, with its label at the end of its line.
+
+    `ticks` are the places of the x axis that get a number.
+    """
     for kind, points in lines.items():
         x, y = zip(*points, strict=True)
-        axes.plot(x, y, **{"color": COLOURS.get(kind, INK), "marker": "o", **style})
+        axes.plot(x, y, color=COLOURS.get(kind, INK), marker=marker)
     label_ends(axes, lines, labels or {})
+    if ticks:
+        tick_plainly(axes, ticks, most_ticks)
 
 
 def label_ends(

@@ -1,4 +1,4 @@
-"""Who remembers: how much of a gradient comes back from k words ago, and which words are recalled.
+"""Gradients and memory: how much of a gradient arrives k words back, and which words are recalled.
 
 The paper's Table 1 counts the steps between two words: 1 in self-attention, as many as there are
 words between them in a recurrent network.
@@ -7,6 +7,7 @@ words between them in a recurrent network.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,16 +17,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.config import ModelConfig
-from clearhead.lab.figures import (
-    ARCHITECTURES,
-    mark_place,
-    name_of,
-    plot_formula,
-    plot_lines,
-    tick_plainly,
-)
-from clearhead.lab.graph import layer_over, leaf_vectors, shortest_path
-from clearhead.lab.notebook import Experiment, Findings, Notebook, Row
+from clearhead.lab.complexity import layer_over, leaf_vectors, shortest_path
+from clearhead.lab.figures import ARCHITECTURES, mark_place, name_of, plot_formula, plot_lines
+from clearhead.lab.notebook import Experiment, Findings, Notebook, Row, points_of
 from clearhead.lab.toys import (
     N_WORDS,
     VOCAB_SIZE,
@@ -62,7 +56,7 @@ class Gradients(Experiment):
     """What the trained models of the gradients have learned to recall."""
 
     def run(self, notebook: Notebook, files: Sequence[Path]) -> Findings:  # noqa: ARG002
-        paths = notebook.measured("paths", [{"k": k} for k in self.backs], self.paths)
+        paths = notebook.measured("paths", [{"k": k} for k in self.backs], paths_between)
         flows = notebook.measured(
             "gradients",
             [{"trained": t, "architecture": kind} for t in (0, 1) for kind in ARCHITECTURES],
@@ -73,131 +67,122 @@ class Gradients(Experiment):
             [{"k": k, "architecture": kind} for k in self.backs for kind in ARCHITECTURES],
             lambda point: self.recall(notebook, point),
         )
-        self.draw(notebook, paths, flows, recalled)
+        self.draw_flows(notebook, flows)
+        self.draw(notebook, paths, recalled)
         return self.findings(flows, recalled)
-
-    def paths(self, point: Row) -> dict[str, int]:
-        """Operations between the output at the last word and the word k before it, in one layer."""
-        found = {}
-        for kind in ARCHITECTURES:
-            xs = leaf_vectors(point["k"] + 1, 8)
-            found[kind] = shortest_path(layer_over(xs, kind), xs[0])
-        return found
-
-    def trained(self, kind: str, back: int, length: int, told: Any, n_rows: int) -> Model:
-        """A model that has learned to say the word that stood `back` words before."""
-        model = self.untrained(kind)
-        config = toy_training(self.steps, self.rate)
-        learn(model, MadeUp(recall_batch(n_rows, length, back)), config, told=told)
-        return model
 
     def untrained(self, kind: str) -> Model:
         torch.manual_seed(0)
         shape: dict[str, Any] = {"architecture": kind, "d_model": self.d}
         if kind == "transformer":
             shape |= {"n_heads": 4, "d_ff": 2 * self.d}
-        return build(
-            ModelConfig(
-                family="decoder",
-                vocab_size=VOCAB_SIZE,
-                n_decoder_layers=self.layers,
-                dropout=0.0,
-                **shape,
-            )
+        config = ModelConfig(
+            family="decoder",
+            vocab_size=VOCAB_SIZE,
+            n_decoder_layers=self.layers,
+            dropout=0.0,
+            **shape,
         )
+        return build(config)
 
     def recall(self, notebook: Notebook, point: Row) -> dict[str, float]:
+        """How well a model learns to say the word that stood k words before."""
         kind, back = point["architecture"], point["k"]
-        what = f"{name_of(kind)} learns to recall from {back} words ago: step"
-        model = self.trained(
-            kind, back, 32, lambda step: notebook.progress(what, step, self.steps), self.rows
+        model = self.untrained(kind)
+        learn(
+            model,
+            MadeUp(recall_batch(self.rows, 32, back)),
+            toy_training(self.steps, self.rate),
+            progress=notebook.progress,
+            what=f"{name_of(kind)} learns to recall from {back} words ago",
         )
         tests = MadeUp(recall_batch(4 * self.rows, 32, back))
-        return {"accuracy": share_right(model, list(tests.fixed()))}
+        return {"accuracy": share_right(model, tests.fixed())}
 
     def flow(self, notebook: Notebook, point: Row) -> dict[str, float]:
         """The share of the gradient of the last word's loss that arrives k words before it."""
-        kind = point["architecture"]
-        what = f"{name_of(kind)} learns on {self.reach} words: step"
-        model = self.untrained(kind)
+        model = self.untrained(point["architecture"])
         if point["trained"]:
-            model = self.trained(
-                kind,
-                self.learned_back,
-                self.reach,
-                lambda step: notebook.progress(what, step, self.steps),
-                max(1, 32 * self.rows // self.reach),
+            n_rows = max(1, 32 * self.rows // self.reach)
+            learn(
+                model,
+                MadeUp(recall_batch(n_rows, self.reach, self.learned_back)),
+                toy_training(self.steps, self.rate),
+                progress=notebook.progress,
+                what=f"{name_of(point['architecture'])} learns on {self.reach} words",
             )
-        batch: Any = next(iter(MadeUp(recall_batch(8, self.reach, self.learned_back)).fixed()))
+        batch: Any = next(MadeUp(recall_batch(8, self.reach, self.learned_back)).fixed())
         norms = gradient_norms(model.eval(), batch.target_in, batch.target_out[:, -1])
         shares = norms / norms.sum()
         return {f"k{k}": float(shares[k]) for k in distances(self.reach)}
 
-    def draw(
-        self, notebook: Notebook, paths: list[Row], flows: list[Row], recalled: list[Row]
-    ) -> None:
-        shows = "Share of the gradient of the last word's loss that arrives k words before it"
-        with notebook.picture("gradients", shows, (11, 4)) as figure:
-            for trained, axes in enumerate(figure.subplots(1, 2, sharey=True)):
-                own = [row for row in flows if row["trained"] == trained]
-                axes.set(xscale="log", yscale="log", xlabel="k words before")
-                plot_lines(
-                    axes, {row["architecture"]: self.profile(row) for row in own}, markersize=0
-                )
-                tick_plainly(axes, distances(self.reach)[1:])
+    def draw_flows(self, notebook: Notebook, flows: list[Row]) -> None:
+        with notebook.picture(
+            "gradients",
+            "Share of the gradient of the last word's loss that arrives k words before it",
+            (11, 4),
+        ) as figure:
+            panels = figure.subplots(1, 2, sharey=True)
+            titles = "untrained", f"trained to recall from {self.learned_back} words ago"
+            for trained, (axes, title) in enumerate(zip(panels, titles, strict=True)):
+                profiles = {
+                    row["architecture"]: [(k, max(row[f"k{k}"], VANISHED)) for k in self.drawn]
+                    for row in flows
+                    if row["trained"] == trained
+                }
+                axes.set(xscale="log", yscale="log", xlabel="k words before", title=title)
+                plot_lines(axes, profiles, ticks=self.drawn, marker="")
                 even = 1 / (self.reach + self.learned_back)
                 plot_formula(axes, [(self.reach, even), (1, even)], "1/n", offset=3)
-                axes.set_title(self.told_training() if trained else "untrained")
-                if trained:
-                    mark_place(axes, self.learned_back, "the answer")
-                else:
-                    axes.set_ylabel("share of the gradient")
-        shows = "Words recalled from k words ago, after as many updates of each model"
-        with notebook.picture("memory", shows, (6.5, 4)) as figure:
-            axes = figure.add_subplot(xscale="log", ylim=(0, 1.05))
-            plot_lines(axes, {kind: memory_of(recalled, kind) for kind in ARCHITECTURES})
-            tick_plainly(axes, self.backs, most=8)
-            axes.set(xlabel="k words ago", ylabel="share of words right")
+            panels[0].set_ylabel("share of the gradient")
+            mark_place(panels[1], self.learned_back, "the answer")
+
+    def draw(self, notebook: Notebook, paths: list[Row], recalled: list[Row]) -> None:
+        with notebook.picture(
+            "memory",
+            "Words recalled from k words ago, after as many updates of each model",
+            (6.5, 4),
+        ) as figure:
+            axes = figure.add_subplot(
+                xscale="log", ylim=(0, 1.05), xlabel="k words ago", ylabel="share of words right"
+            )
+            lines = {kind: memory_of(recalled, kind) for kind in ARCHITECTURES}
+            plot_lines(axes, lines, ticks=self.backs, most_ticks=8)
             chance = [(self.backs[0], 1 / N_WORDS), (self.backs[-1], 1 / N_WORDS)]
             plot_formula(axes, chance, "")
             axes.text(self.backs[0], 1 / N_WORDS + 0.02, f"chance: 1/{N_WORDS}", fontsize=9)
-        shows = "Operations between an output and the word k before it, in one layer"
-        with notebook.picture("paths", shows, (6.5, 4)) as figure:
-            axes = figure.add_subplot(xscale="log", yscale="log")
-            plot_lines(
-                axes, {kind: [(row["k"], row[kind]) for row in paths] for kind in ARCHITECTURES}
+        with notebook.picture(
+            "paths",
+            "Operations between an output and the word k before it, in one layer",
+            (6.5, 4),
+        ) as figure:
+            axes = figure.add_subplot(
+                xscale="log",
+                yscale="log",
+                xlabel="k words before",
+                ylabel="operations on the shortest path",
             )
-            tick_plainly(axes, self.backs, most=8)
-            axes.set(xlabel="k words before", ylabel="operations on the shortest path")
+            lines = {kind: points_of(paths, "k", kind) for kind in ARCHITECTURES}
+            plot_lines(axes, lines, ticks=self.backs, most_ticks=8)
 
-    def told_training(self) -> str:
-        return f"trained to recall from {self.learned_back} words ago"
-
-    def profile(self, row: Row) -> list[tuple[float, float]]:
-        ks = distances(self.reach)[1:]
-        return [(k, max(float(row[f"k{k}"]), VANISHED)) for k in ks]
+    @property
+    def drawn(self) -> list[int]:
+        """The distances at which a gradient is drawn: 0 has no place on a logarithmic scale."""
+        return distances(self.reach)[1:]
 
     def findings(self, flows: list[Row], recalled: list[Row]) -> Findings:
-        far = f"k{self.reach}"
-        by = {(row["architecture"], row["trained"]): row for row in flows}
         said, table = [], [("", "window", *(f"k = {k}" for k in self.backs), "gradient", "trained")]
         for kind in ARCHITECTURES:
             memory = memory_of(recalled, kind)
             reach = window(memory)
-            shares = [float(by[kind, trained][far]) for trained in (0, 1)]
-            table.append(
-                (
-                    name_of(kind),
-                    str(reach),
-                    *(f"{share:.2f}" for _, share in memory),
-                    *(f"{share:.1e}" for share in shares),
-                )
-            )
+            before, after = (row[f"k{self.reach}"] for row in flows if row["architecture"] == kind)
+            recall = (f"{share:.2f}" for _, share in memory)
+            table.append((name_of(kind), str(reach), *recall, f"{before:.1e}", f"{after:.1e}"))
             said.append(
                 f"{name_of(kind)}: its window is k = {reach}"
                 f"{', the largest tried' if reach == self.backs[-1] else ''}; of the gradient, a "
-                f"share of {shares[0]:.1e} arrives from {self.reach} words ago before training, "
-                f"{shares[1]:.1e} after it."
+                f"share of {before:.1e} arrives from {self.reach} words ago before training, "
+                f"{after:.1e} after it."
             )
         said.append(
             f"window: the largest k up to which at least {REMEMBERED:.0%} of the words are right, "
@@ -208,8 +193,14 @@ class Gradients(Experiment):
         return Findings(said=tuple(said), table=tuple(table))
 
 
+def paths_between(point: Row) -> dict[str, int]:
+    """Operations between the output at the last word and the word k before it, in one layer."""
+    texts = {kind: leaf_vectors(point["k"] + 1, 8) for kind in ARCHITECTURES}
+    return {kind: shortest_path(layer_over(xs, kind), xs[0]) for kind, xs in texts.items()}
+
+
 class TokensAsLeaf(Tap):
-    """Puts a leaf in the place of the token vectors: where the backward pass ends, and is read."""
+    """Replaces the token vectors by a leaf tensor, so that the backward pass computes its gradient."""
 
     vectors: Tensor
 
@@ -236,14 +227,10 @@ def distances(reach: int) -> list[int]:
 
 
 def memory_of(recalled: list[Row], kind: str) -> list[tuple[float, float]]:
-    return [(row["k"], row["accuracy"]) for row in recalled if row["architecture"] == kind]
+    return points_of(recalled, "k", "accuracy", architecture=kind)
 
 
 def window(memory: Sequence[tuple[float, float]]) -> int:
     """The distance up to which all are remembered; 0 if none is."""
-    reached = 0
-    for k, share in memory:
-        if share < REMEMBERED:
-            break
-        reached = int(k)
-    return reached
+    remembered = [*takewhile(lambda point: point[1] >= REMEMBERED, memory)]
+    return int(remembered[-1][0]) if remembered else 0

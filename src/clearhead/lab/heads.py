@@ -1,7 +1,7 @@
 """What each head of a trained translator does, by measured habits, and what silencing it costs."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,10 @@ FAVOUR = 4 / 3
 looks at the same place, too."""
 Example = tuple[Sequence[Token], Sequence[Token]]
 """The tokens that the encoder reads, and those that the decoder predicts, each with its end."""
+Lexicon = Mapping[str, Mapping[str, float]]
+"""For each source token, how likely it is to be said as each target token."""
+BEGINNING = Token(id=-1, text="", word=None, special=True)
+"""Stands for the start token, which a decoder reads first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +61,10 @@ class Heads(Experiment):
             )
         examples = [(pair.source, pair.target) for pair in pairs(*test)]
         habits = self.habits(notebook, translator, examples[: self.watched])
-        costs = self.costs(notebook, translator, examples[: self.translated])
-        self.draw(notebook, habits, costs)
-        return self.findings(habits, costs)
+        names = {row["head"]: name_of_head(row) for row in habits}
+        whole, *without = self.costs(notebook, translator, examples[: self.translated])
+        self.draw(notebook, names, whole, without)
+        return self.findings(names, whole, without)
 
     def habits(
         self, notebook: Notebook, translator: Translator, examples: Sequence[tuple[str, str]]
@@ -76,10 +81,11 @@ class Heads(Experiment):
         sums: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(HABITS, 0.0))
         for look, example in zip(looks, watched, strict=True):
             for path, weights in patterns(look.seen).items():
-                asked = habits_of(path, example, links, means[path])
-                for head, pattern in enumerate(weights):
-                    for habit, wanted in asked.items():
-                        sums[f"{path}.{head}"][habit] += excess(pattern, wanted(head)) / len(looks)
+                for habit, wanted in habits_of(path, example, links, means[path]).items():
+                    heads = zip(weights, wanted.expand_as(weights), strict=True)
+                    for head, (pattern, wanted_of_head) in enumerate(heads):
+                        gained = excess(pattern, wanted_of_head) / len(looks)
+                        sums[f"{path}.{head}"][habit] += gained
         rows = [{"head": head, **found} for head, found in sums.items()]
         notebook.write_rows("habits", rows)
         return rows
@@ -90,25 +96,27 @@ class Heads(Experiment):
         """Loss and BLEU as the model is, and without each head."""
         model = deepcopy(translator.models[0])
         muted = Translator([model], translator.tokenizers, translator.config)
-        heads = head_weights(model)
+        heads = {"none": torch.zeros(0), **head_weights(model)}
 
         def cost(point: Row) -> dict[str, float]:
-            nobody = torch.zeros(0)
-            with silenced(heads.get(point["head"], nobody)):
+            with silenced(heads[point["head"]]):
                 loss, bleu = loss_and_bleu(muted, examples)
             return {"loss": loss, "bleu": bleu}
 
-        return notebook.measured("costs", [{"head": head} for head in ("none", *heads)], cost)
+        return notebook.measured("costs", [{"head": head} for head in heads], cost)
 
-    def draw(self, notebook: Notebook, habits: list[Row], costs: list[Row]) -> None:
-        whole, *without = costs
-        shows = "Each head: its clearest habit, and how much the loss rises without it"
-        with notebook.picture("heads", shows, (7.5, 1 + 0.19 * len(without))) as figure:
+    def draw(
+        self, notebook: Notebook, names: Mapping[str, str], whole: Row, without: list[Row]
+    ) -> None:
+        with notebook.picture(
+            "heads",
+            "Each head: its clearest habit, and how much the loss rises without it",
+            (7.5, 1 + 0.19 * len(without)),
+        ) as figure:
             axes = figure.add_subplot()
             rises = [row["loss"] - whole["loss"] for row in without]
             axes.barh(range(len(without)), rises, color=COLOURS["transformer"], height=0.7)
             axes.set_yticks(range(len(without)), [row["head"] for row in without], fontsize=8)
-            names = {row["head"]: name_of_head(row) for row in habits}
             for place, (row, rise) in enumerate(zip(without, rises, strict=True)):
                 axes.annotate(
                     names[row["head"]],
@@ -123,15 +131,18 @@ class Heads(Experiment):
             axes.margins(x=0.25, y=0.02)
             axes.set_xlabel("rise of the loss without the head (nats per token)")
 
-    def findings(self, habits: list[Row], costs: list[Row]) -> Findings:
-        whole, *without = costs
-        names = {row["head"]: name_of_head(row) for row in habits}
+    def findings(self, names: Mapping[str, str], whole: Row, without: list[Row]) -> Findings:
         by_cost = sorted(without, key=lambda row: whole["loss"] - row["loss"])
-        table = [("head", "habit", "loss", "BLEU")]
-        for row in by_cost:
-            loss, bleu = row["loss"] - whole["loss"], row["bleu"] - whole["bleu"]
-            table.append((row["head"], names[row["head"]], f"{loss:+.3f}", f"{bleu:+.1f}"))
-        counted = Counter(name.split(" ")[0] for name in names.values())
+        table = [
+            (
+                row["head"],
+                names[row["head"]],
+                f"{row['loss'] - whole['loss']:+.3f}",
+                f"{row['bleu'] - whole['bleu']:+.1f}",
+            )
+            for row in by_cost
+        ]
+        counted = Counter(name.split(" ")[0] for name in names.values()).most_common()
         dearest, idle = by_cost[0], [row for row in without if row["bleu"] >= whole["bleu"] - 0.3]
         said = (
             f"As it is, the model has a loss of {whole['loss']:.3f} and BLEU {whole['bleu']:.1f}.",
@@ -139,13 +150,11 @@ class Heads(Experiment):
             f"{dearest['loss'] - whole['loss']:.3f} and BLEU falls to {dearest['bleu']:.1f}.",
             f"{len(idle)} of {len(without)} heads can be silenced one at a time at a cost of less "
             "than 0.3 BLEU: not every head is needed, as others have found before.",
-            "Habits: "
-            + ", ".join(f"{name} {count}" for name, count in counted.most_common())
-            + ". "
+            f"Habits: {', '.join(f'{name} {count}' for name, count in counted)}. "
             "A number is the share of attention given to the habit beyond what even attention "
             f"would give; below {CLEAR} a head is called mixed.",
         )
-        return Findings(said=said, table=tuple(table))
+        return Findings(said=said, table=(("head", "habit", "loss", "BLEU"), *table))
 
 
 def name_of_head(row: Row) -> str:
@@ -169,49 +178,40 @@ def excess(pattern: Float[Tensor, "T S"], wanted: Float[Tensor, "T S"]) -> float
 
 
 def habits_of(
-    path: str,
-    example: Example,
-    links: Mapping[str, Mapping[str, float]],
-    mean: Float[Tensor, "H T S"],
-) -> dict[str, Callable[[int], Tensor]]:
-    """For each habit that an attention can have, what a head with it would look at."""
+    path: str, example: Example, links: Lexicon, mean: Float[Tensor, "H T S"]
+) -> dict[str, Float[Tensor, "..."]]:
+    """For each habit that an attention can have, 1 where a head with it would look.
+
+    A place is each head's own; for all other habits there is one matrix for all heads.
+    """
     source, predicted = example
-    asked = source if path.startswith("encoder") else predicted
-    n_rows, n_columns = len(asked), len(source if ".cross" in path else asked)
-    place = {
-        "position": lambda head: strongest(mean[head, :n_rows, :n_columns]),
-        "separator": constant(separators(source).expand(n_rows, -1)),
+    crosses, encodes = ".cross" in path, path.startswith("encoder")
+    read = source if crosses or encodes else [BEGINNING, *predicted[:-1]]
+    n_rows = len(source if encodes else predicted)
+    habits = {
+        "position": strongest(mean[:, :n_rows, : len(read)]),
+        "separator": torch.tensor([is_separator(token) for token in read])
+        .float()
+        .expand(n_rows, -1),
     }
-    if ".cross" in path:
-        return {**place, "alignment": constant(linked(source, predicted, links))}
-    read = source if path.startswith("encoder") else [None, *predicted[:-1]]
-    signs = torch.tensor([token is None or is_separator(token) for token in read]).float()
-    ids = torch.tensor([-1 if token is None else token.id for token in read])
-    same = (ids[:, None] == ids).float()
+    if crosses:
+        return {**habits, "alignment": linked(source, predicted, links)}
+    ids = torch.tensor([token.id for token in read])
     return {
-        **place,
-        "separator": constant(signs.expand(n_rows, -1)),
-        "previous": constant(torch.eye(n_rows).roll(1, dims=0).tril()),
-        "next": constant(torch.eye(n_rows).roll(-1, dims=0).triu()),
-        "same": constant(same),
+        **habits,
+        "previous": torch.eye(n_rows).roll(1, dims=0).tril(),
+        "next": torch.eye(n_rows).roll(-1, dims=0).triu(),
+        "same": (ids[:, None] == ids).float(),
     }
 
 
-def constant(wanted: Tensor) -> Callable[[int], Tensor]:
-    return lambda _: wanted
-
-
-def strongest(mean: Float[Tensor, "T S"]) -> Float[Tensor, "T S"]:
-    """1 at the place that each row looks at most in the mean over all sentences."""
-    return torch.zeros_like(mean).scatter_(1, mean.argmax(dim=1, keepdim=True), 1.0)
+def strongest(mean: Float[Tensor, "... T S"]) -> Float[Tensor, "... T S"]:
+    """1 at the place that each row looks at most, else 0."""
+    return torch.zeros_like(mean).scatter_(-1, mean.argmax(dim=-1, keepdim=True), 1.0)
 
 
 def is_separator(token: Token) -> bool:
     return token.special or not any(character.isalnum() for character in token.text)
-
-
-def separators(tokens: Sequence[Token]) -> Float[Tensor, " S"]:
-    return torch.tensor([is_separator(token) for token in tokens]).float()
 
 
 def mean_patterns(seen: Sequence[Mapping[str, Tensor]]) -> dict[str, Float[Tensor, "H T S"]]:
@@ -229,42 +229,32 @@ def mean_patterns(seen: Sequence[Mapping[str, Tensor]]) -> dict[str, Float[Tenso
     return sums
 
 
-def lexicon(examples: Sequence[Example]) -> dict[str, dict[str, float]]:
+def lexicon(examples: Sequence[Example]) -> Lexicon:
     """How likely a source token is to be said as each target token (IBM Model 1, by EM)."""
-    sides = [
-        ([token.text for token in source if not token.special],
-         [token.text for token in target if not token.special])
-        for source, target in examples
-    ]  # fmt: skip
-    chances: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(lambda: 1.0))
+    pairs = [(words_of(source), words_of(target)) for source, target in examples]
+    chances: Lexicon = defaultdict(lambda: defaultdict(lambda: 1.0))
     for _ in range(ROUNDS):
         counts: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-        for source, target in sides:
+        for source, target in pairs:
             for said in target:
                 total = sum(chances[word][said] for word in source) or 1.0
                 for word in source:
                     counts[word][said] += chances[word][said] / total
-        chances = defaultdict(
-            lambda: defaultdict(float),
-            {
-                word: defaultdict(float, {said: n / sum(row.values()) for said, n in row.items()})
-                for word, row in counts.items()
-            },
-        )
-    return {word: dict(row) for word, row in chances.items()}
+        sums = {word: sum(row.values()) for word, row in counts.items()}
+        chances = {
+            word: {said: n / sums[word] for said, n in row.items()} for word, row in counts.items()
+        }
+    return chances
+
+
+def words_of(tokens: Sequence[Token]) -> list[str]:
+    return [token.text for token in tokens if not token.special]
 
 
 def linked(
-    source: Sequence[Token], predicted: Sequence[Token], links: Mapping[str, Mapping[str, float]]
+    source: Sequence[Token], predicted: Sequence[Token], links: Lexicon
 ) -> Float[Tensor, "T S"]:
     """1 where a target token meets the source token that the lexicon links it with."""
-    table = torch.tensor(
-        [
-            [
-                0.0 if token.special else links.get(token.text, {}).get(said.text, 0.0)
-                for token in source
-            ]
-            for said in predicted
-        ]
-    )
+    chances = [{} if token.special else links.get(token.text, {}) for token in source]
+    table = torch.tensor([[own.get(said.text, 0.0) for own in chances] for said in predicted])
     return strongest(table) * (table > 0)

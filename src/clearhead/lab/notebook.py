@@ -11,7 +11,7 @@ import json
 import platform
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 """A measured point: what was set, then what was found; numbers or words by their names."""
-SETUP, REPORT = "setup.json", "report.md"
+SETUP = "setup.json"
 LARGEST = 2**26
 """Bytes of a file of points; beyond, it is none of ours."""
 
@@ -127,16 +127,20 @@ class Notebook:
         self.pictures[name] = shows
 
 
+def points_of(rows: Sequence[Row], x: str, y: str, **where: Any) -> list[tuple[float, float]]:
+    """Two columns of a table as the points of a line, of the rows that have the values `where`."""
+    return [(row[x], row[y]) for row in rows if where.items() <= row.items()]
+
+
 def identity(row: Row, point: Row) -> tuple[str, ...]:
     return tuple(str(row.get(name)) for name in point)
 
 
 def value_of_cell(cell: str) -> Any:
+    """A cell as a number, if it is one."""
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(cell)
-        except ValueError:
-            continue
     return cell
 
 
@@ -160,61 +164,65 @@ def perform(
     sweep(folder)
     with locked(folder / "lock"):
         notebook = Notebook(folder, progress)
-        claim(notebook, {"experiment": name, **setup(experiment, paths)})
+        setup = setup_of(experiment, name, paths)
+        claim(notebook, setup)
         findings = experiment.run(notebook, paths)
-        notebook.write(REPORT, report(experiment, notebook, findings).encode())
+        report = report_of(experiment.title, notebook, setup, findings=findings)
+        notebook.write("report.md", report.encode())
     return findings
 
 
-def setup(experiment: Experiment, files: Sequence[Path]) -> dict[str, Any]:
-    """All that must be the same for points to stand in one table."""
+def setup_of(experiment: Experiment, name: str, files: Sequence[Path]) -> dict[str, Any]:
+    """All that must be the same for points to stand in one table, as it is read back from JSON."""
     cores = "1 core" if n_processors() == 1 else f"{n_processors()} cores"
-    return {
+    setup = {
+        "experiment": name,
         "sizes": asdict(experiment),
         "files": [described_file(path) for path in files],
         "machine": f"{processor()}, {cores}, {platform.system()}",
         "torch": str(torch.__version__),
     }
+    return dict(json.loads(json.dumps(setup)))
 
 
-def claim(notebook: Notebook, wanted: dict[str, Any]) -> None:
+def claim(notebook: Notebook, setup: Mapping[str, Any]) -> None:
     """Write what the folder is for, or refuse one that is for something else."""
-    wanted = json.loads(json.dumps(wanted))
-    path = notebook.folder / SETUP
-    if not path.exists():
-        if any(notebook.folder.glob("*.csv")):
-            raise FolderError(
-                f"{notebook.folder} holds tables that no experiment has written.",
-                "Choose another folder with --into.",
-            )
-        notebook.write(SETUP, json.dumps(wanted, indent=2).encode())
-        return
-    try:
-        found = json.loads(read_inside(notebook.folder, SETUP, LARGEST))
-    except ValueError:
-        found = None
-    if found != wanted:
+    if (notebook.folder / SETUP).exists():
+        try:
+            found = json.loads(read_inside(notebook.folder, SETUP, LARGEST))
+        except ValueError:
+            found = None
         held = found if isinstance(found, dict) else {}
-        other = ", ".join(name for name in wanted if held.get(name) != wanted[name])
+        if other := ", ".join(name for name in setup if held.get(name) != setup[name]):
+            raise FolderError(
+                f"{notebook.folder} was begun with another {other}, and would mix two experiments.",
+                "Choose another folder with --into, or go on with what it was begun with.",
+            )
+    elif any(notebook.folder.glob("*.csv")):
         raise FolderError(
-            f"{notebook.folder} was begun with another {other}, and would mix two experiments.",
-            "Choose another folder with --into, or go on with what it was begun with.",
+            f"{notebook.folder} holds tables that no experiment has written.",
+            "Choose another folder with --into.",
         )
+    else:
+        notebook.write(SETUP, json.dumps(setup, indent=2).encode())
 
 
-def report(experiment: Experiment, notebook: Notebook, findings: Findings) -> str:
-    held = json.loads(read_inside(notebook.folder, SETUP, LARGEST))
-    sizes = ", ".join(f"{name} {value}" for name, value in held["sizes"].items())
-    lines = [
-        f"# {experiment.title}",
+def report_of(
+    title: str, notebook: Notebook, setup: Mapping[str, Any], *, findings: Findings
+) -> str:
+    """What was found, on what, with the pictures: a page of Markdown."""
+    sizes = ", ".join(f"{name} {value}" for name, value in setup["sizes"].items())
+    tables = ", ".join(f"`{path.name}`" for path in sorted(notebook.folder.glob("*.csv")))
+    parts = [
+        f"# {title}",
         "",
-        f"Measured on {held['machine']}, torch {held['torch']}. Sizes: {sizes}.",
-        *(f"File: {file}." for file in held["files"]),
+        f"Measured on {setup['machine']}, torch {setup['torch']}. Sizes: {sizes}.",
+        *(f"File: {file}." for file in setup["files"]),
         "",
         findings.markdown(),
         "",
+        *(f"![{shows}]({name}.svg)\n\n{shows}\n" for name, shows in notebook.pictures.items()),
+        f"The numbers are in {tables}.",
+        "",
     ]
-    for name, shows in notebook.pictures.items():
-        lines += [f"![{shows}]({name}.svg)", "", f"{shows}", ""]
-    tables = ", ".join(f"`{path.name}`" for path in sorted(notebook.folder.glob("*.csv")))
-    return "\n".join([*lines, f"The numbers are in {tables}.", ""])
+    return "\n".join(parts)

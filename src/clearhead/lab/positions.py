@@ -26,7 +26,7 @@ from clearhead.model.positions import sinusoids
 
 EXACT = 1e-5
 """A difference below this is rounding: the vectors are of single precision."""
-
+KINDS = ("sinusoidal", "learned")
 LAST = 4
 """Words at the end of a text that are asked for: in a long one, all of them stand at new places."""
 
@@ -57,106 +57,113 @@ class Positions(Experiment):
         )
         products = [{"distance": k, **products_at(table, k)} for k in range(self.n // 2)]
         notebook.write_rows("dot-products", products)
-        points = [
-            {"positions": kind, "seed": seed}
-            for seed in range(self.seeds)
-            for kind in ("sinusoidal", "learned")
-        ]
+        points = [{"positions": kind, "seed": seed} for seed in range(self.seeds) for kind in KINDS]
         trained = notebook.measured("lengths", points, lambda point: self.train(notebook, point))
-        self.draw(notebook, table, products, trained)
-        return self.findings(maps, products, trained)
+        means = {kind: self.mean_over_seeds(trained, kind) for kind in KINDS}
+        self.draw_sinusoids(notebook, table)
+        self.draw(notebook, products, means)
+        return self.findings(maps, products, means)
 
     def train(self, notebook: Notebook, point: Row) -> dict[str, float]:
         """Accuracy at each length of a model that learned to copy shorter texts."""
         torch.manual_seed(point["seed"])
-        longest = max(self.lengths)
-        model = build(
-            ModelConfig(
-                vocab_size=VOCAB_SIZE,
-                d_model=self.trained_width,
-                n_encoder_layers=2,
-                n_decoder_layers=2,
-                positions=point["positions"],
-                max_positions=longest,
-                dropout=0.0,
-            )
+        config = ModelConfig(
+            vocab_size=VOCAB_SIZE,
+            d_model=self.trained_width,
+            n_encoder_layers=2,
+            n_decoder_layers=2,
+            positions=point["positions"],
+            max_positions=max(self.lengths),
+            dropout=0.0,
         )
-        config = toy_training(self.steps, self.rate, point["seed"])
-        what = f"copying with {point['positions']} positions: step"
+        model = build(config)
         learn(
             model,
             MadeUp(copy_batch(32, LAST, self.longest_seen), point["seed"]),
-            config,
-            told=lambda step: notebook.progress(what, step, self.steps),
+            toy_training(self.steps, self.rate, point["seed"]),
+            progress=notebook.progress,
+            what=f"copying with {point['positions']} positions",
         )
         tests = {n: MadeUp(copy_batch(32, n, n, n_judged=LAST), seed=n) for n in self.lengths}
-        return {str(n): share_right(model, list(batches.fixed())) for n, batches in tests.items()}
+        return {str(n): share_right(model, batches.fixed()) for n, batches in tests.items()}
 
-    def draw(
-        self, notebook: Notebook, table: Tensor, products: list[Row], trained: list[Row]
-    ) -> None:
-        shows = "Every position as a vector: a sine in each even entry, its cosine in the next"
-        halves = table.T[0::2], table.T[1::2]
-        formulas = ("sin(pos / 10000^(2i/d))", "cos(pos / 10000^(2i/d))")
-        with notebook.picture("sinusoids", shows, (10, 3.6)) as figure:
+    def mean_over_seeds(self, trained: list[Row], kind: str) -> dict[int, float]:
+        """The accuracy of a kind of positions at each length."""
+        own = [row for row in trained if row["positions"] == kind]
+        return {n: sum(float(row[str(n)]) for row in own) / len(own) for n in self.lengths}
+
+    def draw_sinusoids(self, notebook: Notebook, table: Float[Tensor, "N D"]) -> None:
+        halves = {
+            "sin(pos / 10000^(2i/d))": table.T[0::2],
+            "cos(pos / 10000^(2i/d))": table.T[1::2],
+        }
+        with notebook.picture(
+            "sinusoids",
+            "Every position as a vector: a sine in each even entry, its cosine in the next",
+            (10, 3.6),
+        ) as figure:
             panels = figure.subplots(1, 2, sharey=True)
-            for axes, half, title in zip(panels, halves, formulas, strict=True):
+            for axes, (title, half) in zip(panels, halves.items(), strict=True):
                 image = axes.imshow(
                     half.numpy(), aspect="auto", cmap="PuOr", interpolation="nearest"
                 )
                 axes.set(title=title, xlabel="position")
             panels[0].set_ylabel("pair i")
             figure.colorbar(image, ax=panels, shrink=0.8)
-        shows = "PE(pos) · PE(pos + k) depends on the distance k alone: it is Σ cos(ωᵢ k)"
-        with notebook.picture("dot-products", shows, (6, 3.6)) as figure:
-            axes = figure.add_subplot()
-            for start in starts(products):
-                curve = [(row["distance"], row[start]) for row in products]
-                axes.plot(*zip(*curve, strict=True), color=COLOURS["transformer"], alpha=0.6)
-            formula = [(row["distance"], row["formula"]) for row in products]
-            axes.plot(*zip(*formula, strict=True), color=INK, linestyle=(0, (4, 3)))
-            label_ends(axes, {"transformer": curve[-1:]}, {"transformer": "from four\npositions"})
-            axes.set(xlabel="distance k", ylabel="PE(pos) · PE(pos + k)")
+
+    def draw(
+        self, notebook: Notebook, products: list[Row], means: Mapping[str, Mapping[int, float]]
+    ) -> None:
+        with notebook.picture(
+            "dot-products",
+            "PE(pos) · PE(pos + k) depends on the distance k alone: it is Σ cos(ωᵢ k)",
+            (6, 3.6),
+        ) as figure:
+            axes = figure.add_subplot(xlabel="distance k", ylabel="PE(pos) · PE(pos + k)")
+            distances = [row["distance"] for row in products]
+            for start in starts(products[0]):
+                measured = [row[start] for row in products]
+                axes.plot(distances, measured, color=COLOURS["transformer"], alpha=0.6)
+            formula = [row["formula"] for row in products]
+            axes.plot(distances, formula, color=INK, linestyle=(0, (4, 3)))
+            last = {"transformer": [(distances[-1], measured[-1])]}
+            label_ends(axes, last, {"transformer": "from four\npositions"})
             axes.text(0.5, 0.8, "Σ cos(ωᵢ k), ωᵢ = 10000^(−2i/d)", transform=axes.transAxes)
-        shows = (
+        with notebook.picture(
+            "new-lengths",
             f"The last {LAST} words of a text to be copied, "
-            f"after training on texts of {LAST} to {self.longest_seen} words"
-        )
-        with notebook.picture("new-lengths", shows, (6.5, 3.6)) as figure:
-            axes = figure.add_subplot(ylim=(0, 1.05))
-            lines = {kind: self.curve(trained, kind) for kind in ("sinusoidal", "learned")}
-            plot_lines(axes, lines)
+            f"after training on texts of {LAST} to {self.longest_seen} words",
+            (6.5, 3.6),
+        ) as figure:
+            axes = figure.add_subplot(
+                ylim=(0, 1.05), xlabel="length of the text (words)", ylabel="share of them right"
+            )
+            plot_lines(axes, {kind: [*curve.items()] for kind, curve in means.items()})
             mark_place(axes, self.longest_seen, "longest seen")
-            axes.set(xlabel="length of the text (words)", ylabel="share of them right")
 
-    def curve(self, trained: list[Row], kind: str) -> list[tuple[float, float]]:
-        own = [row for row in trained if row["positions"] == kind]
-        return [(n, sum(float(row[str(n)]) for row in own) / len(own)) for n in self.lengths]
-
-    def findings(self, maps: list[Row], products: list[Row], trained: list[Row]) -> Findings:
+    def findings(
+        self, maps: list[Row], products: list[Row], means: Mapping[str, Mapping[int, float]]
+    ) -> Findings:
         worst = max(row["largest_error"] for row in maps)
         spread = max(abs(row[start] - row["formula"]) for row in products for start in starts(row))
-        curves = {kind: dict(self.curve(trained, kind)) for kind in ("sinusoidal", "learned")}
         longest, seen = max(self.lengths), self.longest_seen
-        far = {kind: curve[longest] for kind, curve in curves.items()}
-        just = {
-            kind: curve[min(n for n in self.lengths if n > seen)] for kind, curve in curves.items()
-        }
+        next_length = min(n for n in self.lengths if n > seen)
+        sines, learned = (means[kind] for kind in KINDS)
         said = (
             f"PE(pos + k) is a linear map of PE(pos), the same for all positions: the largest "
             f"difference is {worst:.1e}, {'rounding alone' if worst < EXACT else 'more than rounding'}.",
             f"The dot product of two positions is that of the formula, which knows their distance "
             f"alone, within {spread:.1e}.",
             f"On texts of {longest} words, {longest / seen:.0f} times as long as any seen, the model "
-            f"with sinusoids gets {far['sinusoidal']:.0%} of the last {LAST} words right and the one "
-            f"with learned positions {far['learned']:.0%} ({1 / N_WORDS:.0%} would be chance).",
-            f"Just beyond what was seen ({min(n for n in self.lengths if n > seen)} words) it is "
-            f"{just['sinusoidal']:.0%} and {just['learned']:.0%}. The paper hoped that sinusoids would "
-            f"reach lengths never seen: here {hope(far['sinusoidal'], just['sinusoidal'])}.",
+            f"with sinusoids gets {sines[longest]:.0%} of the last {LAST} words right and the one "
+            f"with learned positions {learned[longest]:.0%} ({1 / N_WORDS:.0%} would be chance).",
+            f"Just beyond what was seen ({next_length} words) it is {sines[next_length]:.0%} and "
+            f"{learned[next_length]:.0%}. The paper hoped that sinusoids would reach lengths never "
+            f"seen: here {hope(sines[longest], sines[next_length])}.",
         )
-        header = ("words", *(f"{n}" for n in self.lengths))
+        header = ("words", *map(str, self.lengths))
         rows = [
-            (kind, *(f"{curve[n]:.2f}" for n in self.lengths)) for kind, curve in curves.items()
+            (kind, *(f"{share:.2f}" for share in mean.values())) for kind, mean in means.items()
         ]
         return Findings(said=said, table=(header, *rows))
 
@@ -185,8 +192,8 @@ def products_at(table: Float[Tensor, "N D"], k: int) -> dict[str, float]:
     return {**found, "formula": float((k * 10_000 ** (-2 * i / d)).cos().sum())}
 
 
-def starts(products: list[Row] | Row) -> list[str]:
-    row = products if isinstance(products, dict) else products[0]
+def starts(row: Row) -> list[str]:
+    """The columns of the products that are measured from a position."""
     return [name for name in row if name.startswith("from_")]
 
 

@@ -9,11 +9,11 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
 from clearhead import metrics
 from clearhead.config import Config, Given, layered
@@ -22,7 +22,7 @@ from clearhead.lab.figures import COLOURS, INK, tick_plainly
 from clearhead.lab.notebook import Experiment, Findings, Notebook, Row
 from clearhead.lab.toys import learn
 from clearhead.look.edits import edits_of
-from clearhead.model import SILENT, Edit, Model, Trace, build
+from clearhead.model import Edit, Model, Trace, build
 from clearhead.tasks.corpus import Corpus
 from clearhead.tasks.task import with_vocabularies
 from clearhead.tasks.translation import GREEDY, TranslationTask, ended
@@ -46,10 +46,6 @@ PAPER_BASE = 4.92
 ASIDE = 0.13
 """How far a row's two kinds of points stand from its middle."""
 TICKS = (0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50)
-
-
-def layers(n: int) -> Given:
-    return {"model": {"n_encoder_layers": n, "n_decoder_layers": n}}
 
 
 @dataclass(frozen=True)
@@ -77,9 +73,9 @@ VARIATIONS = (
     with_model("A", "32 heads", ("h = 32", 5.01, 25.4), n_heads=32),
     Variation("B", "d_k = 2", {}, d_k=2, paper=("d_k = 16", 5.16, 25.1)),
     Variation("B", "d_k = 4", {}, d_k=4, paper=("d_k = 32", 5.01, 25.4)),
-    Variation("C", "1 layer", layers(1), paper=("N = 2", 6.11, 23.7)),
-    Variation("C", "2 layers", layers(2), paper=("N = 4", 5.19, 25.3)),
-    Variation("C", "4 layers", layers(4), paper=("N = 8", 4.88, 25.5)),
+    with_model("C", "1 layer", ("N = 2", 6.11, 23.7), n_encoder_layers=1, n_decoder_layers=1),
+    with_model("C", "2 layers", ("N = 4", 5.19, 25.3), n_encoder_layers=2, n_decoder_layers=2),
+    with_model("C", "4 layers", ("N = 8", 4.88, 25.5), n_encoder_layers=4, n_decoder_layers=4),
     with_model("C", "d_model = 32", ("d_model = 256", 5.75, 24.5), d_model=32),
     with_model("C", "d_model = 128", ("d_model = 1024", 4.66, 26.0), d_model=128),
     with_model("C", "d_ff = 128", ("d_ff = 1024", 5.12, 25.4), d_ff=128),
@@ -114,27 +110,22 @@ class Table3(Experiment):
 
     def run(self, notebook: Notebook, files: Sequence[Path]) -> Findings:
         bench = Bench(notebook, files)
-        chosen = [variation for variation in VARIATIONS if variation.name in self.names]
-        by_name = {variation.name: variation for variation in chosen}
-        points = [
-            {"name": each.name, "seed": seed} for seed in range(self.seeds) for each in chosen
-        ]
+        chosen = {each.name: each for each in VARIATIONS if each.name in self.names}
         rows = notebook.measured(
             "table3",
-            points,
-            lambda point: self.train(notebook, bench, by_name[point["name"]], point["seed"]),
+            [{"name": name, "seed": seed} for seed in range(self.seeds) for name in chosen],
+            lambda point: self.train(notebook, bench, chosen[point["name"]], point["seed"]),
         )
-        found = {each.name: [row for row in rows if row["name"] == each.name] for each in chosen}
-        self.draw(notebook, chosen, found)
-        return self.findings(chosen, found)
+        found = {name: [row for row in rows if row["name"] == name] for name in chosen}
+        self.draw(notebook, list(chosen.values()), found)
+        return self.findings(list(chosen.values()), found)
 
     def train(
         self, notebook: Notebook, bench: "Bench", variation: Variation, seed: int
     ) -> dict[str, float]:
         """Perplexity and BLEU on held-out pairs, after as many updates as all others have."""
-        task = bench.task(
-            layered(variation.changes, {"train": {"seed": seed, "max_steps": self.steps}})
-        )
+        training = {"train": {"seed": seed, "max_steps": self.steps}}
+        task = bench.task(layered(variation.changes, training))
         config, edits = task.config, edits_for(variation, task.config)
         torch.manual_seed(seed)
         model = build(config.model)
@@ -142,8 +133,9 @@ class Table3(Experiment):
             model,
             task.batches(bench.corpus.store(task)),
             config.train,
+            progress=notebook.progress,
+            what=variation.name,
             loss=edited_loss(config.train.label_smoothing, edits),
-            told=lambda step: notebook.progress(f"{variation.name}: step", step, self.steps),
         )
         loss = mean_loss(edited_loss(0.0, edits), task.batches(bench.held_out))(model)
         return {
@@ -164,21 +156,19 @@ class Table3(Experiment):
     def draw(
         self, notebook: Notebook, chosen: list[Variation], found: Mapping[str, list[Row]]
     ) -> None:
-        shows = "Perplexity of each variation relative to the base: ours, and the paper's"
-        ours = {name: mean(rows, "perplexity") for name, rows in found.items()}
-        with notebook.picture("table3", shows, (7.5, 1.2 + 0.26 * len(chosen))) as figure:
+        base = mean(found["base"], "perplexity")
+        with notebook.picture(
+            "table3",
+            "Perplexity of each variation relative to the base: ours, and the paper's",
+            (7.5, 1.2 + 0.26 * len(chosen)),
+        ) as figure:
             axes = figure.add_subplot(xscale="log")
             for place, each in enumerate(chosen):
-                ratios = [row["perplexity"] / ours["base"] for row in found[each.name]]
+                ratios = [row["perplexity"] / base for row in found[each.name]]
                 axes.plot(ratios, [place - ASIDE] * len(ratios), "o", color=COLOURS["transformer"])
                 if each.paper:
-                    axes.plot(
-                        each.paper[1] / PAPER_BASE,
-                        place + ASIDE,
-                        "D",
-                        color=COLOURS["lstm"],
-                        markersize=5,
-                    )
+                    ratio, colour = each.paper[1] / PAPER_BASE, COLOURS["lstm"]
+                    axes.plot(ratio, place + ASIDE, "D", color=colour, markersize=5)
             axes.axvline(1, color=INK, linewidth=0.8)
             axes.set_yticks(range(len(chosen)), [each.name for each in chosen])
             axes.invert_yaxis()
@@ -192,22 +182,20 @@ class Table3(Experiment):
         ours, theirs = ("weights", "perplexity", "BLEU"), ("its perplexity", "its BLEU")
         header = ("", "variation", *ours, "in the paper", *theirs)
         table = (header, *(table_row(each, found[each.name]) for each in chosen))
-        base = found["base"]
+        base, verdicts = found["base"], dict[bool, list[str]]({True: [], False: []})
         noise = 2 * deviation(base, "perplexity") or 0.03 * mean(base, "perplexity")
-        agree, differ = list[str](), list[str]()
-        for each in chosen[1:]:
-            if each.paper is None:
-                continue
-            change = mean(found[each.name], "perplexity") - mean(base, "perplexity")
-            in_paper, is_noise = each.paper[1] - PAPER_BASE, abs(change) <= noise
-            is_same = (change > 0) == (in_paper > 0) if in_paper else is_noise
-            told = f"{each.name} (within noise)" if is_noise else each.name
-            (agree if is_same else differ).append(told)
-        worst = max(chosen, key=lambda each: mean(found[each.name], "perplexity"))
+        for name, (_, in_paper, _) in (
+            (each.name, each.paper) for each in chosen[1:] if each.paper
+        ):
+            change = mean(found[name], "perplexity") - mean(base, "perplexity")
+            is_noise, claimed = abs(change) <= noise, in_paper - PAPER_BASE
+            agrees = (change > 0) == (claimed > 0) if claimed else is_noise
+            verdicts[agrees].append(f"{name} (within noise)" if is_noise else name)
+        worst = max(found, key=lambda name: mean(found[name], "perplexity"))
         said = (
-            f"In the direction of the paper: {', '.join(agree) or 'none'}.",
-            f"Not in its direction: {', '.join(differ) or 'none'}.",
-            f"Worst of all is {worst.name}: perplexity {with_spread(found[worst.name], 'perplexity')} "
+            f"In the direction of the paper: {', '.join(verdicts[True]) or 'none'}.",
+            f"Not in its direction: {', '.join(verdicts[False]) or 'none'}.",
+            f"Worst of all is {worst}: perplexity {with_spread(found[worst], 'perplexity')} "
             f"against {with_spread(base, 'perplexity')}.",
             f"{self.steps} updates of a model an eighth as wide are not 100,000 of the paper's: what "
             "helps a long training, dropout for one, may hurt a short one, and larger models are "
@@ -217,13 +205,12 @@ class Table3(Experiment):
 
 
 def table_row(variation: Variation, rows: Sequence[Row]) -> tuple[str, ...]:
-    weights = f"{rows[0]['weights']:,}"
-    scores = with_spread(rows, "perplexity"), with_spread(rows, "bleu")
     return (
         variation.group,
         variation.name,
-        weights,
-        *scores,
+        f"{rows[0]['weights']:,}",
+        with_spread(rows, "perplexity"),
+        with_spread(rows, "bleu"),
         *map(str, variation.paper or [""] * 3),
     )
 
@@ -242,9 +229,8 @@ class Bench:
 
     def task(self, changes: Given) -> TranslationTask:
         """The task of a model that differs from the base."""
-        return TranslationTask(
-            Config(**layered(self.config.model_dump(), changes)), self.tokenizers
-        )
+        config = Config(**layered(self.config.model_dump(), changes))
+        return TranslationTask(config, self.tokenizers)
 
 
 def edits_for(variation: Variation, config: Config) -> dict[str, Edit]:
@@ -267,11 +253,7 @@ def smaller_keys(d_k: int, config: Config) -> dict[str, Edit]:
 def edited_loss(smoothing: float, edits: Mapping[str, Edit]) -> Loss:
     """The loss of a model whose tensors are edited on their way."""
     plain = next_token_loss(smoothing)
-
-    def loss(model: Model, batch: Any, tap: Any = SILENT) -> tuple[Tensor, int]:
-        return plain(model, batch, Trace(edits) if edits else tap)
-
-    return loss
+    return partial(plain, tap=Trace(edits)) if edits else plain
 
 
 def mean(rows: Sequence[Row], name: str) -> float:

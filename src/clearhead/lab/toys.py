@@ -1,25 +1,27 @@
 """Small models on made-up text: what a minute of training tells about an architecture."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from clearhead.config import TrainConfig
 from clearhead.data.batches import Batch, Batches, PairBatch, TextBatch
+from clearhead.data.lines import Progress
 from clearhead.data.order import mix
 from clearhead.model import Model
 from clearhead.text import START
 from clearhead.training import Job, Judge, Loss, StepReport, next_token_loss, train
+from clearhead.training.state import Keeper
 
 FIRST_WORD = 8
 """Ids below it are special tokens."""
 N_WORDS = 24
 VOCAB_SIZE = FIRST_WORD + N_WORDS
 PASS = 100
-"""Batches that count as one pass, where there is no end of text."""
+"""Batches that count as one epoch, where there is no end of text."""
 Make = Callable[[torch.Generator], Batch]
 
 
@@ -52,16 +54,14 @@ class MadeUp(Batches[Any]):
         return (self.batch(-1 - place) for place in range(4))
 
 
-class NothingKept:
-    """A keeper for trainings so short that they begin anew: no checkpoints."""
+class NothingKept(Keeper):
+    """A checkpoint store for trainings so short that they begin anew: it keeps nothing.
 
-    def save(self, step: int, tensors: object, state: object) -> None: ...
-    def newest(self) -> None: ...
-    def at(self, step: int) -> None: ...
+    What a keeper has to do besides is left as in the protocol, where it does nothing.
+    """
+
     def steps(self) -> list[int]:
         return []
-
-    def prune(self, keep_last: int, best: int | None) -> None: ...
 
 
 def random_words(shape: tuple[int, ...], random: torch.Generator) -> Int[Tensor, "..."]:
@@ -107,10 +107,11 @@ def learn(
     batches: Batches[Any],
     config: TrainConfig,
     *,
+    progress: Progress,
+    what: str,
     loss: Loss | None = None,
-    told: Callable[[int], object] = lambda _: None,
 ) -> None:
-    """Train a model in memory for `config.max_steps` updates; `told` hears of each."""
+    """Train a model in memory for `config.max_steps` updates; `progress` is told of each."""
     steps = config.max_steps or 1
     job = Job(
         model=model,
@@ -119,25 +120,20 @@ def learn(
         config=config.but(validate_every=steps, film=False),
         steps=steps,
         judge=Judge(loss=lambda _: 0.0),
-        keeper=NothingKept(),
-        corrections=(),
+        keeper=NothingKept(),  # type: ignore[abstract]
     )
     for report in train(job):
         if isinstance(report, StepReport):
-            told(report.step)
+            progress(f"{what}: step", report.step, steps)
     model.eval()
 
 
 @torch.inference_mode()
-def share_right(model: Model, batches: Sequence[Batch]) -> float:
+def share_right(model: Model, batches: Iterable[Any]) -> float:
     """Share of the judged words that the model finds most likely, the words before being given."""
-    right = [found == wanted for found, wanted in (predicted(model, each) for each in batches)]
+    right = []
+    for batch in batches:
+        source = batch.source if isinstance(batch, PairBatch) else None
+        likeliest = model(source, batch.target_in)[batch.judged].argmax(dim=-1)
+        right.append(likeliest == batch.target_out[batch.judged])
     return float(torch.cat(right).float().mean())
-
-
-def predicted(model: Model, batch: Any) -> tuple[Int[Tensor, " N"], Int[Tensor, " N"]]:
-    """The likeliest words at the judged positions, and the right ones."""
-    memory = model.encode(batch.source) if isinstance(batch, PairBatch) else None
-    vectors: Float[Tensor, "B T D"] = model.decode(batch.target_in, memory)
-    logits = model.logits(vectors)[batch.judged]
-    return logits.argmax(dim=-1), batch.target_out[batch.judged]

@@ -1,14 +1,14 @@
-"""The older way beside the Transformer: the same pairs, the same time, about as many weights."""
+"""LSTM and GRU beside the Transformer: the same pairs, the same time, about as many weights."""
 
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from clearhead.folder import RunFolder
 from clearhead.lab.figures import ARCHITECTURES, name_of, plot_lines
-from clearhead.lab.notebook import Experiment, Findings, Notebook, Row
+from clearhead.lab.notebook import Experiment, Findings, Notebook, Row, points_of
 from clearhead.tasks.fit import fit, request
 from clearhead.tasks.translation import TranslationTask
 from clearhead.training import StepReport, Stopped
@@ -35,50 +35,65 @@ class Versus(Experiment):
         rows = notebook.measured(
             "results", points, lambda point: self.train(notebook, files, point)
         )
+        validations = [log_lines(run_of(notebook, point), "validation") for point in points]
+        columns = {"updates": "step", "seconds": "seconds", "loss": "loss", "bleu": "score"}
         curves = [
-            {**point, **found} for point in points for found in validations(run_of(notebook, point))
+            {**point, **{column: line[name] for column, name in columns.items()}}
+            for point, lines in zip(points, validations, strict=True)
+            for line in lines
         ]
         notebook.write_rows("curves", curves)
         self.draw(notebook, curves)
-        return self.findings(rows, curves, examples(notebook, points))
+        samples = [lines[-1]["samples"] for lines in validations]
+        return self.findings(rows, curves, examples(points, samples))
 
     def train(self, notebook: Notebook, files: Sequence[Path], point: Row) -> dict[str, Any]:
         """Train in the time there is, or go on; what the run has come to."""
-        into, kind = run_of(notebook, point), point["architecture"]
+        run, kind = run_of(notebook, point), point["architecture"]
         settings: dict[str, Any] = {
             "model": {"architecture": kind},
             "train": {"seed": point["seed"], "film": False},
         }
         for section, name, value in self.settings:
             settings.setdefault(section, {})[name] = value
-        asked = request(files, into, budget=f"{self.seconds}s", size=self.size, settings=settings)
+        asked = request(
+            files, run.path, budget=f"{self.seconds}s", size=self.size, settings=settings
+        )
         stopped = None
-        for report in fit(TranslationTask, asked.given, into, notebook.progress):
+        for report in fit(TranslationTask, asked.given, run.path, notebook.progress):
             if isinstance(report, StepReport):
                 notebook.progress(f"{name_of(kind)} learns: step", report.step, report.steps)
             elif isinstance(report, Stopped):
                 stopped = report.signal
         if stopped is not None:
             signal.raise_signal(stopped)  # it has waited until the checkpoint was saved
-        return results(RunFolder(into))
+        return results(run)
 
     def draw(self, notebook: Notebook, curves: list[Row]) -> None:
-        shows = "Quality on held-out pairs over wall time"
-        with notebook.picture("quality-over-time", shows, (11, 4)) as figure:
-            for measure, axes in zip(("bleu", "loss"), figure.subplots(1, 2), strict=True):
+        with notebook.picture(
+            "quality-over-time",
+            "Quality on held-out pairs over wall time",
+            (11, 4),
+        ) as figure:
+            units = {"bleu": "BLEU", "loss": "loss (nats per token)"}
+            for (measure, unit), axes in zip(units.items(), figure.subplots(1, 2), strict=True):
+                axes.set(xlabel="seconds of training", ylabel=unit)
                 for seed in self.seeds:
-                    own = {kind: curve(curves, kind, seed, measure) for kind in ARCHITECTURES}
-                    plot_lines(axes, own, None if seed == self.seeds[0] else dict.fromkeys(own, ""))
-                axes.set(xlabel="seconds of training")
-                axes.set_ylabel("BLEU" if measure == "bleu" else "loss (nats per token)")
+                    lines = {
+                        kind: points_of(curves, "seconds", measure, architecture=kind, seed=seed)
+                        for kind in ARCHITECTURES
+                    }
+                    labels = None if seed == self.seeds[0] else dict.fromkeys(lines, "")
+                    plot_lines(axes, lines, labels)
 
-    def findings(self, rows: list[Row], curves: list[Row], told: str) -> Findings:
+    def findings(self, rows: list[Row], curves: list[Row], samples: str) -> Findings:
         header = ("", "seed", "weights", "updates", "tokens/s", "loss", "BLEU")
         shared = min(row["updates"] for row in rows)
         table = [(*header, "BLEU at equal updates")]
         for row in rows:
-            own = curve(curves, row["architecture"], row["seed"], "bleu", x="updates")
-            before = [score for updates, score in own if updates <= shared] or [own[0][1]]
+            model = {"architecture": row["architecture"], "seed": row["seed"]}
+            scores = points_of(curves, "updates", "bleu", **model)
+            before = [score for updates, score in scores if updates <= shared] or [scores[0][1]]
             table.append(
                 (
                     name_of(row["architecture"]),
@@ -104,57 +119,37 @@ class Versus(Experiment):
             "where other work may have taken time from one more than from another: differences of "
             "a few BLEU mean nothing.",
         )
-        return Findings(said=said, table=tuple(table), details=told)
+        return Findings(said=said, table=tuple(table), details=samples)
 
 
-def run_of(notebook: Notebook, point: Row) -> Path:
-    return notebook.folder / "runs" / f"{point['architecture']}-{point['seed']}"
+def run_of(notebook: Notebook, point: Row) -> RunFolder:
+    return RunFolder(notebook.folder / "runs" / f"{point['architecture']}-{point['seed']}")
+
+
+def log_lines(run: RunFolder, kind: str) -> list[dict[str, Any]]:
+    """The lines of a kind in a run's log."""
+    return [line for line in run.log.lines() if line["kind"] == kind]
 
 
 def results(run: RunFolder) -> dict[str, Any]:
     """What a run that has ended has come to, as its log tells."""
-    log = list(run.log.lines())
-    steps = [line for line in log if line["kind"] == "step"]
-    chosen = next(line for line in reversed(log) if line["kind"] == "chosen")
-    last = next(line for line in reversed(log) if line["kind"] == "validation")
+    steps, chosen = log_lines(run, "step"), log_lines(run, "chosen")[-1]
     return {
         "weights": run.n_parameters(),
         "updates": steps[-1]["step"],
         "seconds": steps[-1]["seconds"],
         "tokens_per_second": sum(line["tokens"] for line in steps) / steps[-1]["seconds"],
-        "loss": last["loss"],
+        "loss": log_lines(run, "validation")[-1]["loss"],
         "bleu": chosen["scores"][chosen["weights"]],
     }
 
 
-def validations(run: Path) -> Iterator[Row]:
-    for line in RunFolder(run).log.lines():
-        if line["kind"] == "validation":
-            yield {
-                "updates": line["step"],
-                "seconds": line["seconds"],
-                "loss": line["loss"],
-                "bleu": line["score"],
-            }
-
-
-def curve(
-    curves: list[Row], kind: str, seed: int, measure: str, x: str = "seconds"
-) -> list[tuple[float, float]]:
-    own = (row for row in curves if (row["architecture"], row["seed"]) == (kind, seed))
-    return [(row[x], row[measure]) for row in own]
-
-
-def examples(notebook: Notebook, points: list[Row]) -> str:
+def examples(points: list[Row], samples: Sequence[Sequence[tuple[str, str]]]) -> str:
     """The same held-out sentences as each model translates them, as Markdown."""
+    answers: dict[str, list[str]] = {}
+    for point, own in zip(points, samples, strict=True):
+        model = f"{name_of(point['architecture'])}, seed {point['seed']}"
+        for source, answer in own:
+            answers.setdefault(source, [f"- {source}"]).append(f"  - {model}: {answer}")
     lines = ["", "## The same sentences", ""]
-    samples: dict[str, list[str]] = {}
-    for point in points:
-        log = RunFolder(run_of(notebook, point)).log.lines()
-        last = [line for line in log if line["kind"] == "validation"][-1]
-        for source, answer in last["samples"]:
-            kind = name_of(point["architecture"])
-            samples.setdefault(source, []).append(f"  - {kind}, seed {point['seed']}: {answer}")
-    for source, answers in samples.items():
-        lines += [f"- {source}", *answers]
-    return "\n".join(lines)
+    return "\n".join(lines + [line for group in answers.values() for line in group])

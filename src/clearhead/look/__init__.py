@@ -1,7 +1,7 @@
-"""What happened inside: questions about a finished output, answered by one more, listening pass.
+"""What happened inside: questions about a finished output, answered by one more pass of the model.
 
-Read `replay.py` for the value that is asked, `look.py` for the questions, `export.py`, `html.py`
-and page/ for what is shown of it.
+Read `replay.py` for the tensors and the output, `look.py` for the questions, `export.py`, `html.py`
+and page/ for what is shown of them.
 """
 
 from clearhead.look.labelled import Heatmap, LabelledTensor, replayed

@@ -1,7 +1,7 @@
-"""Break it: edits by name, each of which takes away one idea of the Transformer (an ablation).
+"""Ablations: edits by name, each of which takes away one idea of the Transformer.
 
-Some edits put a tensor in the place of a later one: the scores before the mask for those behind it,
-say. They hold on to what passed, so a set of edits is for one thread.
+Some edits put a tensor in the place of a later one, such as the scores before the mask in the place
+of those after it. They keep that tensor in between, so a set of edits is for one thread.
 """
 
 import difflib
@@ -14,11 +14,15 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig, whole_number
 from clearhead.errors import ConfigError, shown
-from clearhead.look.labelled import replayed, without_head
+from clearhead.look.labelled import replayed, stream_of, with_edit, without_head
 from clearhead.look.replay import Replay
 from clearhead.model import Edit
 
-Taps = list[tuple[str, Edit]]
+ATTENTIONS = ("self", "cross")
+SUBLAYERS = (*ATTENTIONS, "ff")
+Changes = Mapping[str, Edit | str]
+"""By the path of a tensor: a function that changes it, or the path of an earlier tensor that takes
+its place."""
 
 
 @dataclass(frozen=True)
@@ -69,59 +73,55 @@ class Scope:
         return [part for part in found if f"{part}.".startswith(f"{self.at}." if self.at else "")]
 
 
-def no_scale(scope: Scope) -> Taps:
+def no_scale(scope: Scope) -> Changes:
     """Scores go into the softmax without being divided by √d_k."""
-    root = math.sqrt(scope.config.d_model // scope.config.n_heads)
     if scope.config.recurs and scope.config.attention == "additive":
-        return []
-    return [(f"{part}.scaled", lambda x: x * root) for part in scope.parts("self", "cross")]
+        return {}
+    root = math.sqrt(scope.config.d_model // scope.config.n_heads)
+    return {f"{part}.scaled": lambda x: x * root for part in scope.parts(*ATTENTIONS)}
 
 
-def no_mask(scope: Scope) -> Taps:
+def no_mask(scope: Scope) -> Changes:
     """The decoder may look at tokens that come later."""
     own = [part for part in scope.parts("self") if part.startswith("decoder")]
-    return instead({f"{part}.masked": f"{part}.scaled" for part in own})
+    return {f"{part}.masked": f"{part}.scaled" for part in own}
 
 
-def no_positions(scope: Scope) -> Taps:
-    """Tokens stand nowhere: the model reads a set, not a sequence."""
+def no_positions(scope: Scope) -> Changes:
+    """Tokens have no positions: the model reads a set, not a sequence."""
     stacks = [stack for stack in scope.stacks if stack.startswith(scope.at)]
-    return [(f"{stack}.positions", torch.zeros_like) for stack in stacks]
+    return {f"{stack}.positions": torch.zeros_like for stack in stacks}
 
 
-def no_residual(scope: Scope) -> Taps:
-    """What a sub-layer makes replaces the stream instead of being added to it."""
-    return instead({f"{part}.add": f"{part}.out" for part in scope.parts("self", "cross", "ff")})
+def no_residual(scope: Scope) -> Changes:
+    """The output of a sub-layer replaces the residual stream instead of being added to it."""
+    return {f"{part}.add": f"{part}.out" for part in scope.parts(*SUBLAYERS)}
 
 
-def no_norm(scope: Scope) -> Taps:
-    """Vectors keep whatever length they have."""
-    pre = scope.config.norm == "pre"
-    entries = {"self": "resid_pre", "cross": "self.add", "ff": "resid_mid"}
-    before = {}
-    for part in scope.parts("self", "cross", "ff"):
-        block, _, name = part.rpartition(".")
-        before[f"{part}.norm"] = f"{block}.{entries[name]}" if pre else f"{part}.add"
+def no_norm(scope: Scope) -> Changes:
+    """Vectors are never normalised."""
+    pre, parts = scope.config.norm == "pre", scope.parts(*SUBLAYERS)
+    before = {f"{part}.norm": stream_of(part, "add") if pre else f"{part}.add" for part in parts}
     ends = {f"{stack}.out": f"{stack}.{n - 1}.resid_post" for stack, n in scope.stacks.items()}
-    return instead(before | ends if pre and not scope.at else before)
+    return before | ends if pre and not scope.at else before
 
 
-def one_head(scope: Scope) -> Taps:
-    """All heads but one say nothing."""
+def one_head(scope: Scope) -> Changes:
+    """All heads but one add nothing."""
     others = [head for head in range(scope.config.n_heads) if head != scope.head]
-    return [(f"{part}.z", muted(others)) for part in scope.parts("self", "cross")]
+    return {f"{part}.z": muted(others) for part in scope.parts(*ATTENTIONS)}
 
 
-def silence(scope: Scope) -> Taps:
-    """A head or a sub-layer says nothing; a layer is left out."""
+def silence(scope: Scope) -> Changes:
+    """A head or a sub-layer adds nothing; a layer is left out."""
     if scope.head is not None or scope.config.recurs:
-        return [(f"{part}.z", muted([scope.head or 0])) for part in scope.parts("self", "cross")]
+        return {f"{part}.z": muted([scope.head or 0]) for part in scope.parts(*ATTENTIONS)}
     if scope.at.count(".") == 1 and scope.parts("ff"):
-        return instead({f"{scope.at}.resid_post": f"{scope.at}.resid_pre"})
-    return [(f"{part}.out", torch.zeros_like) for part in scope.parts("self", "cross", "ff")]
+        return {f"{scope.at}.resid_post": f"{scope.at}.resid_pre"}
+    return {f"{part}.out": torch.zeros_like for part in scope.parts(*SUBLAYERS)}
 
 
-NAMES: dict[str, Callable[[Scope], Taps]] = {
+NAMES: dict[str, Callable[[Scope], Changes]] = {
     "no-scale": no_scale,
     "no-mask": no_mask,
     "no-positions": no_positions,
@@ -151,35 +151,35 @@ def edits_of(asked: str | Sequence[str] | Mapping[str, Edit] | None, config: Mod
             number, _, word = rest.partition(":")
             words[numeral(number, name)] = word
             continue
-        for path, edit in taps_of(name, config):
-            taps[path] = both(taps[path], edit) if path in taps else edit
+        for path, made in named_changes(name, config).items():
+            for place, edit in moved(made, path) if isinstance(made, str) else [(path, made)]:
+                taps = with_edit(taps, place, edit)
     return Edits(tuple(names), taps, words)
 
 
-def taps_of(name: str, config: ModelConfig) -> Taps:
-    """The taps of one named edit, which must reach something."""
+def named_changes(name: str, config: ModelConfig) -> Changes:
+    """The changes of one named edit, which must find something to change."""
     kind, _, rest = name.partition(":")
     at, *cell = rest.split(":")
     number = whole_number(at)
     path, head = without_head(at) if number is None else ("", number)
     scope = Scope(config, path, head)
-    whole = {"one-head": head is not None, "silence": bool(at)}
+    has_place = {"one-head": head is not None, "silence": bool(at)}
     if kind == "paint" and head is not None and len(cell) == 2:
         paint = painted(head, *(numeral(each, name) for each in cell))
-        found = [(f"{part}.pattern", paint) for part in scope.parts("self", "cross")]
-    elif kind in NAMES and not cell and whole.get(kind, True):
+        found: Changes = {f"{part}.pattern": paint for part in scope.parts(*ATTENTIONS)}
+    elif kind in NAMES and not cell and has_place.get(kind, True):
         found = NAMES[kind](scope)
     else:
         raise ConfigError(f"There is no edit {shown(name)}.", HELP)
-    if config.recurs and kind not in IN_RECURRENT:
-        found = []
-    if not found or (head is not None and head >= config.n_heads):
+    is_known = kind in IN_RECURRENT or not config.recurs
+    if not found or not is_known or (head is not None and head >= config.n_heads):
         raise ConfigError(f"The edit {shown(name)} finds nothing to change in this model.", HELP)
     return found
 
 
 def painted(head: int, row: int, column: int) -> Edit:
-    """One position of one head looks at one other alone."""
+    """One row of a head's pattern looks at one column alone."""
 
     def paint(pattern: Tensor) -> Tensor:
         if row >= pattern.size(2) or column >= pattern.size(3):
@@ -192,12 +192,8 @@ def painted(head: int, row: int, column: int) -> Edit:
     return paint
 
 
-def instead(earlier: Mapping[str, str]) -> Taps:
-    """What passed at an earlier path takes the place of what comes at a later one."""
-    return [tap for later, path in earlier.items() for tap in moved(path, later)]
-
-
-def moved(earlier: str, later: str) -> Taps:
+def moved(earlier: str, later: str) -> list[tuple[str, Edit]]:
+    """Two edits: one keeps the tensor at an earlier path, the other puts it at a later one."""
     held: list[Tensor] = []
 
     def hold(x: Tensor) -> Tensor:
@@ -207,11 +203,8 @@ def moved(earlier: str, later: str) -> Taps:
     return [(earlier, hold), (later, lambda _: held[0])]
 
 
-def both(first: Edit, second: Edit) -> Edit:
-    return lambda x: second(first(x))
-
-
 def muted(heads: list[int]) -> Edit:
+    """Sets the output of these heads to zero."""
     return lambda z: z.index_fill(1, torch.tensor(heads, dtype=torch.long, device=z.device), 0)
 
 

@@ -2,24 +2,22 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.disk import make_folder, write_output
 from clearhead.look.edits import change
-from clearhead.look.labelled import as_batch, axes_of
-from clearhead.look.reasons import outputs, removal
-from clearhead.look.replay import Guess, Replay
+from clearhead.look.labelled import axes_of, with_edit
+from clearhead.look.reasons import log_probs, outputs, picked, removal
+from clearhead.look.replay import Guess, Prediction, Replay
 from clearhead.look.search import SearchTree
 from clearhead.look.words import word_places, word_texts
-from clearhead.model import Edit, Trace
 from clearhead.model.recurrent import GATES
 from clearhead.tensors import tensor_bytes
 
@@ -36,20 +34,20 @@ SHAPE = (
     "embedding_norm",
 )
 IN_CELLS = (*dict.fromkeys(name for names in GATES.values() for name in names), "cell", "state")
-"""What a recurrent layer makes at each word."""
+"""The gates and states of a recurrent layer, each a number per unit and word."""
 STRIPS = ("tokens", "positions", "types", "resid_mid", "resid_post", *IN_CELLS)
-"""What a page only draws and never calculates with: half precision will do where it is much."""
+"""Tensors that a page draws and does not calculate with: in half precision where they are large."""
 FOR_PAGE = ("q", "k", "v", "scores", "pattern", "z", "start", *STRIPS)
-"""What a page is always given; scaled and masked it computes from these."""
+"""Tensors that a page always gets; it computes `scaled` and `masked` from these."""
 FOR_SMALL_PAGE = ("embedded", "add", "norm")
-"""What it is given as well where all of it takes no more than so many bytes."""
+"""Tensors that it gets as well where all together take no more than `SMALL` bytes."""
 FOR_TOUR = ("embedded", "add", "norm", "pre")
-"""What it is given of the first layer in any case: the tour calculates with that layer."""
+"""Tensors of the first layer that it always gets: the tour calculates with that layer."""
 SMALL = 1_300_000
 MOST_WORK = 50_000_000_000
-"""Weights × tokens × heads up to which a file tells what each head is worth: some seconds."""
+"""Weights × tokens × heads up to which each head is silenced for a file: some seconds."""
 N_UNITS = 12
-"""Feed-forward units told of at each position."""
+"""The most active feed-forward units of each position, so many, are in the summary."""
 
 Arrays = dict[str, np.ndarray]
 
@@ -57,10 +55,8 @@ Arrays = dict[str, np.ndarray]
 def tensors(look: Replay, whole: bool = False) -> Arrays:
     """The tensors that a page draws, or all."""
     if whole:
-        return {path: array(values) for path, values in look.seen.items()}
-    found = tensors_named(look, FOR_PAGE) | {
-        path: array(values) for path, values in summaries(look).items()
-    }
+        return arrays(look.seen)
+    found = tensors_named(look, FOR_PAGE) | arrays(summaries(look))
     if look.film:
         found |= {f"film.{path}": frames for path, frames in look.film.patterns.items()}
     tour = {} if look.model.config.recurs else tensors_of_tour(look)
@@ -71,34 +67,45 @@ def tensors(look: Replay, whole: bool = False) -> Arrays:
     return found | {path: values.astype(np.float16) for path, values in strips.items()} | tour
 
 
+def arrays(values: Mapping[str, Tensor]) -> Arrays:
+    return {
+        path: np.ascontiguousarray(each.detach().float().cpu().numpy())
+        for path, each in values.items()
+    }
+
+
 def tensors_named(look: Replay, names: Sequence[str], within: str = "") -> Arrays:
-    paths = [path for path in look.seen if path.rpartition(".")[2] in names]
-    return {path: array(look.seen[path]) for path in paths if path.startswith(within)}
+    """The tensors of these names, everywhere or in a part."""
+    return arrays(
+        {
+            path: values
+            for path, values in look.seen.items()
+            if path.startswith(within) and path.rpartition(".")[2] in names
+        }
+    )
 
 
 def tensors_of_tour(look: Replay) -> Arrays:
     """The first layer whole, and what each of its heads adds: there a visitor may try things."""
-    first = sublayers(look)[0][0]
-    stack, layer = first.split(".")[0], first.rpartition(".")[0]
-    weights = {
-        path: each for path, each in norm_weights(look).items() if path.startswith(f"{layer}.")
-    }
-    entering = tensors_named(look, FOR_TOUR[:1], f"{stack}.")
-    within = tensors_named(look, FOR_TOUR, f"{layer}.")
-    return entering | within | weights | {f"{first}.head_outputs": array(look.head_outputs(first))}
-
-
-def array(values: Tensor) -> np.ndarray:
-    return np.ascontiguousarray(values.detach().float().cpu().numpy())
+    first = look.attentions[0]
+    stack, number, _ = first.split(".")
+    layer = f"{stack}.{number}."
+    weights = norm_weights(look).items()
+    return (
+        tensors_named(look, FOR_TOUR[:1], f"{stack}.")
+        | tensors_named(look, FOR_TOUR, layer)
+        | {path: each for path, each in weights if path.startswith(layer)}
+        | arrays({f"{first}.head_outputs": look.head_outputs(first)})
+    )
 
 
 def summaries(look: Replay) -> dict[str, Tensor]:
-    """Large tensors in short: what each head and sub-layer adds, which hidden units are active."""
+    """Large tensors summed up: how much each head and sub-layer adds, which hidden units are active."""
     found: dict[str, Tensor] = {}
     for path, kind in sublayers(look):
-        if kind == "attention" and hasattr(look.part(path), "energy"):
-            found[f"{path}.energy"] = look.part(path).energy.weight[0]
         if kind == "attention":
+            if hasattr(look.part(path), "energy"):
+                found[f"{path}.energy"] = look.part(path).energy.weight[0]
             found[f"{path}.head_norms"] = look.head_outputs(path).norm(dim=-1)
         else:
             hidden = look.seen[f"{path}.hidden"]
@@ -121,54 +128,53 @@ def stats(look: Replay, path: str) -> Float[Tensor, "T 4"]:
 
 
 def norm_weights(look: Replay) -> Arrays:
-    return {
-        f"{path}.norm_{name}": array(weight)
-        for path, _ in sublayers(look)
-        if f"{path}.norm" in look.seen
-        for name, weight in look.norm_of(path).named_parameters()
-    }
+    return arrays(
+        {
+            f"{path}.norm_{name}": weight
+            for path, _ in sublayers(look)
+            if f"{path}.norm" in look.seen
+            for name, weight in look.norm_of(path).named_parameters()
+        }
+    )
 
 
 def sublayers(look: Replay) -> list[tuple[str, str]]:
     """The path and kind of every attention and feed-forward network, in their order."""
-    parts = [(part["id"], part["kind"]) for part in graph(look)]
-    return [part for part in parts if part[1] in ("attention", "ff")]
+    kinds = ("attention", "ff")
+    return [(part["id"], part["kind"]) for part in graph(look) if part["kind"] in kinds]
 
 
-def graph(look: Replay) -> list[dict[str, Any]]:
+def graph(look: Replay) -> Iterator[dict[str, Any]]:
     """The parts of the model in the order of the forward pass."""
     config = look.model.config
     d_k = config.d_model // config.n_heads
-    parts: list[dict[str, Any]] = []
     for path in look.paths:
         part, _, name = path.rpartition(".")
         if name == "pattern":
             _, queries, keys = axes_of(path)
-            parts.append(
-                {
-                    "id": part,
-                    "kind": "attention",
-                    "queries": queries,
-                    "keys": keys,
-                    "causal": part.startswith("decoder") and part.endswith("self"),
-                    "n_heads": config.n_heads,
-                    "d_k": d_k,
-                    "scale": math.sqrt(d_k) if f"{part}.scaled" in look.seen else 1.0,
-                }
-            )
+            yield {
+                "id": part,
+                "kind": "attention",
+                "queries": queries,
+                "keys": keys,
+                "causal": part.startswith("decoder") and part.endswith("self"),
+                "n_heads": config.n_heads,
+                "d_k": d_k,
+                "scale": math.sqrt(d_k) if f"{part}.scaled" in look.seen else 1.0,
+            }
         elif name == "state":
             own = [each for each in IN_CELLS if f"{part}.{each}" in look.seen]
-            sides = ["→", "←"] if part.startswith("encoder") else ["→"]
-            parts.append({"id": part, "kind": "gates", "gates": own, "ways": sides})
+            ways = ["→", "←"] if part.startswith("encoder") else ["→"]
+            yield {"id": part, "kind": "gates", "gates": own, "ways": ways}
         elif name == "hidden":
-            parts.append({"id": part, "kind": "ff"})
+            yield {"id": part, "kind": "ff"}
         elif name in ("logits", "classes"):
-            parts.append({"id": path, "kind": "output"})
-    return parts
+            yield {"id": path, "kind": "output"}
 
 
-def meta(look: Replay, values: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Everything but the tensors, of which it tells shapes and axes."""
+def meta(look: Replay, values: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
+    """Everything but the tensors, as JSON can hold it; of these, their shapes and axes."""
+    values = tensors(look) if values is None else values
     return {
         "format": "clearhead-look/1",
         "family": look.family,
@@ -180,7 +186,7 @@ def meta(look: Replay, values: Mapping[str, np.ndarray]) -> dict[str, Any]:
         "output": look.output,
         "n_given": look.n_given,
         "segments": segments(look),
-        "graph": graph(look),
+        "graph": list(graph(look)),
         "tensors": {
             path: {"shape": list(each.shape)}
             | ({"axes": list(axes_of(path))} if path in look.seen else {})
@@ -194,12 +200,12 @@ def meta(look: Replay, values: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 
 def special(look: Replay) -> dict[str, Any]:
-    """What not every look has: classes, gaps, edits, a film."""
+    """What only some looks have: classes, gaps, edits, a film."""
     found: dict[str, Any] = {}
     if look.classes:
         found["classes"] = [{"label": each.text, **guess(each)} for each in look.verdict]
         found["several"] = look.several
-        found["removal"] = without_words(look)
+        found["removal"] = verdict_without_words(look)
     elif look.family == "encoder":
         told = steps(look, look.gaps)
         found["gaps"] = [{"row": row, **step} for row, step in zip(look.gaps, told, strict=True)]
@@ -213,9 +219,9 @@ def special(look: Replay) -> dict[str, Any]:
     return found
 
 
-def without_words(look: Replay) -> list[dict[str, Any]]:
+def verdict_without_words(look: Replay) -> list[dict[str, Any]]:
     """For each word of a classified text, how likely the verdict would be without it."""
-    lost = removal(look, [0], "source")[0].tolist()
+    lost = removal(look, "source")[0].tolist()
     sure = look.verdict[0].prob
     words = zip(word_texts(look.source), word_places(look.source), lost, strict=True)
     return [
@@ -236,35 +242,23 @@ def silenced_heads(look: Replay) -> dict[str, Any]:
         rows, said = list(range(look.n_given, len(look.target))), look.predicted[look.n_given :]
     if not rows or look.model.config.recurs:
         return {}
-    ids = torch.tensor([token.id for token in said])
-
-    def judged(n: int, path: str = "") -> tuple[Tensor, Tensor]:
-        """Log-probability of what was said, and what is likeliest in its places, n times."""
-        heard = 1 - torch.eye(n, device=look.model.device)[..., None, None]  # (H, H, 1, 1)
-        tap = f"{path}.z"
-        earlier: Edit = look.taps.get(tap, lambda z: z)
-        edits = {**look.taps, tap: lambda z: heard * earlier(z)} if path else look.taps
-        sides = ([token.id for token in side] for side in (look.source, look.target))
-        batch = as_batch(look.model, *sides)
-        wide = [each if each is None else each.expand(n, -1) for each in batch]
-        logits = look.model(*wide, tap=Trace(edits)).float().cpu()
-        logits = logits[:, None] / look.temperature if look.classes else logits[:, rows]
-        logs = F.logsigmoid(logits) if look.several else logits.log_softmax(dim=-1)
-        return logs[:, range(len(ids)), ids].sum(dim=1), logits.argmax(dim=-1)
-
-    whole, best = judged(1)
-    found = {}
+    n_heads = look.model.config.n_heads
+    heard = 1 - torch.eye(n_heads, device=look.model.device)[..., None, None]  # (H, H, 1, 1)
+    whole, found = log_probs(look, rows, look.taps), {}
+    sure, best = picked(whole, said).sum(dim=1), whole.argmax(dim=-1)
     for path in look.attentions:
-        without, others = judged(look.model.config.n_heads, path)
+        edits = with_edit(look.taps, f"{path}.z", lambda z: heard * z)
+        without = log_probs(look, rows, edits, n=n_heads)
+        lost = sure - picked(without, said).sum(dim=1)
         found[path] = {
-            "lost": [round(lost, 6) for lost in (whole - without).tolist()],
-            "changed": (others != best).sum(dim=1).tolist(),
+            "lost": [round(each, 6) for each in lost.tolist()],
+            "changed": (without.argmax(dim=-1) != best).sum(dim=1).tolist(),
         }
-    return {"of": len(ids), "attentions": found}
+    return {"of": len(said), "attentions": found}
 
 
 def in_file(look: Replay, values: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Everything but the tensors for a page that cannot ask for more."""
+    """Everything but the tensors, for a page that cannot ask a server for more."""
     told, n_tokens = meta(look, values), len(look.source) + len(look.target)
     n_heads = len(look.attentions) * look.model.config.n_heads
     if told["model"]["n_parameters"] * n_tokens * n_heads > MOST_WORK:
@@ -301,24 +295,21 @@ def segments(look: Replay) -> dict[str, list[dict[str, Any]]]:
 
 def steps(look: Replay, rows: Sequence[int]) -> list[dict[str, Any]]:
     lens = look.lens() if rows else ()
-    found = []
-    for row in rows:
-        step = look.step(row)
-        said = step.chosen
-        found.append(
-            {
-                "chosen": {"id": said.id, "text": said.text, "log_prob": round(said.log_prob, 6)},
-                "top": [guess(each) for each in step.top],
-                "rest": round(step.rest, 6),
-                "max_logit": step.max_logit,
-                "log_sum_exp": step.log_sum_exp,
-                "lens": [
-                    [{"text": each.text, "prob": round(each.prob, 4)} for each in layer]
-                    for layer in lens[row]
-                ],
-            }
-        )
-    return found
+    return [step_as_json(look.step(row), lens[row]) for row in rows]
+
+
+def step_as_json(step: Prediction, lens: Sequence[Sequence[Guess]]) -> dict[str, Any]:
+    said = step.chosen
+    return {
+        "chosen": {"id": said.id, "text": said.text, "log_prob": round(said.log_prob, 6)},
+        "top": [guess(each) for each in step.top],
+        "rest": round(step.rest, 6),
+        "max_logit": step.max_logit,
+        "log_sum_exp": step.log_sum_exp,
+        "lens": [
+            [{"text": each.text, "prob": round(each.prob, 4)} for each in layer] for layer in lens
+        ],
+    }
 
 
 def guess(own: Guess) -> dict[str, Any]:
@@ -328,11 +319,16 @@ def guess(own: Guess) -> dict[str, Any]:
 def search(tree: SearchTree) -> dict[str, Any]:
     """The tree of a beam search; what stands in its first step has no parent."""
     levels = [
-        [{**rounded(vars(branch)), "score": round(branch.score, 6)} for branch in step]
-        for step in tree.steps
+        [
+            {
+                **rounded(vars(branch)),
+                "parent": branch.parent if depth else None,
+                "score": round(branch.score, 6),
+            }
+            for branch in step
+        ]
+        for depth, step in enumerate(tree.steps)
     ]
-    for branch in levels[0] if levels else ():
-        branch["parent"] = None
     return {**vars(tree), "steps": levels, "winner": list(tree.winner)}
 
 

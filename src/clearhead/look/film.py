@@ -100,15 +100,15 @@ class StoredFrame(BaseModel):
     probes: Annotated[tuple[StoredShot, ...], Field(max_length=100)]
 
 
-def film_of(lines: Iterable[Mapping[str, Any]], number: int = 0, name: object = "the film") -> Film:
-    """The film of a probe, from the lines of a log that `name` tells in errors."""
+def film_of(lines: Iterable[Mapping[str, Any]], name: object = "the film") -> Film:
+    """The film of the first probe, from the lines of a log that errors call `name`."""
     frames = [stored_frame(line, f"{name}:{place}") for place, line in enumerate(lines, 1)]
-    found = [frame for frame in frames if len(frame.probes) > number]
+    found = [frame for frame in frames if frame.probes]
     if not found:
         raise FolderError(
             "No film was made of this run: it has no probes.", "Train with train.film = true."
         )
-    shots = [frame.probes[number] for frame in found]
+    shots = [frame.probes[0] for frame in found]
     if any(shot.shapes != shots[0].shapes for shot in shots):
         raise damaged(name, "its frames have different shapes")
     unpacked_shots = [unpacked(shot, name) for shot in shots]

@@ -6,11 +6,12 @@ and the second to the one that reads backwards, for which the word before is the
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from clearhead.look.cell import RULES, Cell, Lines, Vector, double, softmax
+from clearhead.look.by_hand import RULES, Cell, Lines, Named, Vector, double, softmax
 from clearhead.model.recurrent import GATES
 
 
@@ -18,10 +19,6 @@ class RecurrentCell(Cell):
     """One place in one part of a recurrent model."""
 
     # Where things are
-
-    @property
-    def config(self) -> Any:
-        return self.look.model.config
 
     @property
     def layer(self) -> int:
@@ -33,19 +30,18 @@ class RecurrentCell(Cell):
         return self.modules.layers[self.layer].cells
 
     @property
-    def way(self) -> int:
-        """0 where it reads forwards, 1 backwards."""
-        return self.col // int(self.cells.hidden_size)
+    def n_units(self) -> int:
+        return int(self.cells.hidden_size)
 
     @property
-    def last(self) -> str:
-        """The path of the last layer's states."""
-        return f"{self.stack}.{len(self.modules.layers) - 1}.state"
+    def way(self) -> int:
+        """0 where it reads forwards, 1 backwards."""
+        return self.col // self.n_units
 
-    def read(self) -> tuple[str, Vector]:
-        """What comes into a layer at this word; with input feeding, the last answer beside it."""
+    def read(self) -> Named:
+        """The input of a layer at this word; with input feeding, the last output of attention beside it."""
         if self.layer:
-            return self.told(f"{self.part.rpartition('.')[0]}.{self.layer - 1}.state")
+            return self.told(f"{self.stack}.{self.layer - 1}.state")
         name, word = self.told(f"{self.stack}.tokens")
         if self.stack == "encoder" or not self.modules.feeds:
             return name, word
@@ -55,46 +51,37 @@ class RecurrentCell(Cell):
 
     def earlier(self, name: str) -> Vector:
         """The states, or the cells, of this direction one word before."""
-        n_units, found = int(self.cells.hidden_size), self.seen(name)
-        row = self.row + (1 if self.way else -1)
+        found, row = self.seen(name), self.row + (1 if self.way else -1)
         if 0 <= row < len(found):
-            return found[row, self.way * n_units : (self.way + 1) * n_units]
+            return found[row, self.way * self.n_units :][: self.n_units]
         if name == "state" and "decoder.start" in self.look.seen and self.stack == "decoder":
             return double(self.look.seen["decoder.start"][self.layer])
-        return np.zeros(n_units)
+        return np.zeros(self.n_units)
+
+    def before(self, name: str) -> float:
+        return float(self.earlier(name)[self.col % self.n_units])
 
     # Gates
 
-    def side(self, name: str, side: str, gate: int, vector: tuple[str, Vector]) -> Lines:
+    def side(self, name: str, side: str, gate: int, vector: Named) -> Lines:
         """A gate's row of a matrix times what is read, or the state before, and its bias."""
-        end, unit = ("", "_reverse")[self.way], self.col % self.cells.hidden_size
-        place = gate * self.cells.hidden_size + unit
+        end, place = ("", "_reverse")[self.way], gate * self.n_units + self.col % self.n_units
         row = double(getattr(self.cells, f"weight_{side}_l0{end}"))[place]
         bias = getattr(self.cells, f"bias_{side}_l0{end}", None)
         return self.dot(vector, (f"{name} row", row), bias, place)
 
     def gate(self, name: str) -> Lines:
         """σ or tanh of W x + b + U h + b'; a GRU's reset gate stands before U h + b'."""
-        number = GATES[self.config.architecture].index(name)
-        letter = name[0].upper()
+        number, letter = GATES[self.config.architecture].index(name), name[0].upper()
         x = self.side(f"W_{letter}", "ih", number, self.read())
-        state = self.earlier("state")
-        h = self.side(f"U_{letter}", "hh", number, ("state before", state))
-        lines, total = [*x, *h], h[-1][1]
+        h = self.side(f"U_{letter}", "hh", number, ("state before", self.earlier("state")))
         if self.config.architecture == "gru" and name == "candidate":
-            reset = float(self.seen("reset")[self.row, self.col])
-            total *= reset
-            lines.append((f"× reset {reset:.4f}", total))
-        lines.append(("both together", x[-1][1] + total))
+            reset = self.here("reset")
+            h.append((f"× reset {reset:.4f}", h[-1][1] * reset))
+        lines = [*x, *h, ("both together", x[-1][1] + h[-1][1])]
         if name == "candidate":
-            return [*lines, ("tanh(x)", math.tanh(lines[-1][1]))]
+            return with_tanh(lines)
         return [*lines, ("σ(x) = 1 ÷ (1 + exp(−x))", 1 / (1 + math.exp(-lines[-1][1])))]
-
-    def here(self, name: str) -> float:
-        return float(self.seen(name)[self.row, self.col])
-
-    def before(self, name: str) -> float:
-        return float(self.earlier(name)[self.col % self.cells.hidden_size])
 
     def remembered(self) -> Lines:
         """c' = f ⊙ c + i ⊙ g."""
@@ -117,16 +104,12 @@ class RecurrentCell(Cell):
         ]
 
     def start(self) -> Lines:
-        """What a decoder's layer, which is the row here, begins with."""
+        """The first state of a decoder's layer; the row is the number of the layer."""
         known = double(self.look.seen["encoder.out"])[0, self.config.d_model // 2 :]
-        begin, place = self.modules.start, self.row * self.config.d_model + self.col
-        lines = self.linear(("encoder.out[0], backwards", known), "W_start", begin, place)
-        return [*lines, ("tanh(x)", math.tanh(lines[-1][1]))]
+        place, layer = self.row * self.config.d_model + self.col, self.modules.start
+        return with_tanh(self.linear(("encoder.out[0], backwards", known), "W_start", layer, place))
 
     # Attention
-
-    def query(self) -> Lines:
-        return self.linear(self.told(self.last), "W_Q", self.modules.cross.query, self.col)
 
     def key(self) -> Lines:
         if self.config.attention == "dot":
@@ -134,37 +117,35 @@ class RecurrentCell(Cell):
         return self.linear(self.told("encoder.out"), "W_K", self.modules.cross.key, self.col)
 
     def weight(self) -> Lines:
-        """How much a word looks at the source: a dot product, or w · tanh(q + k)."""
+        """The attention of a word to the source: by dot product, or by w · tanh(q + k) (additive)."""
         if self.config.attention == "dot":
             return super().weight()
-        query, keys = self.seen("q")[0, self.row], self.seen("k")[0]
         energy = double(self.modules.cross.energy.weight)[0]
-        lines = self.dot(("w", energy), ("tanh(q + k)", np.tanh(query + keys[self.col])))
-        row = np.tanh(query + keys) @ energy
-        return [*lines, ("mask: may look", lines[-1][1]), *softmax(row, self.col)]
+        together = np.tanh(self.seen("q")[0, self.row] + self.seen("k")[0])
+        lines = self.dot(("w", energy), ("tanh(q + k)", together[self.col]))
+        return [*lines, ("mask: may look", lines[-1][1]), *softmax(together @ energy, self.col)]
 
     def out(self) -> Lines:
-        """An answer, tanh(W [z ; h]), or what leaves a stack."""
+        """The output of attention, tanh(W [z ; h]), or that of a stack."""
         if self.kind != "cross":
             asks = self.stack == "decoder" and "decoder.cross.out" in self.look.seen
             return self.copied("decoder.cross.out" if asks else self.last)
         both = np.concatenate([self.seen("z")[0, self.row], self.vector(self.last)])
         named = f"[z ; {self.last}[{self.row}]]", both
-        lines = self.linear(named, "W_C", self.modules.cross.combine, self.col)
-        return [*lines, ("tanh(x)", math.tanh(lines[-1][1]))]
+        return with_tanh(self.linear(named, "W_C", self.modules.cross.combine, self.col))
 
 
-def gate_rule(name: str) -> Callable[[RecurrentCell], Lines]:
-    return lambda cell: cell.gate(name)
+def with_tanh(lines: Lines) -> Lines:
+    return [*lines, ("tanh(x)", math.tanh(lines[-1][1]))]
 
 
 RECURRENT_RULES: dict[str, Callable[[Any], Lines]] = {
-    **{name: gate_rule(name) for names in GATES.values() for name in names},
+    **{gate: partial(RecurrentCell.gate, name=gate) for gates in GATES.values() for gate in gates},
     "tokens": Cell.tokens,
     "cell": RecurrentCell.remembered,
     "state": RecurrentCell.state,
     "start": RecurrentCell.start,
-    "q": RecurrentCell.query,
+    "q": lambda cell: cell.linear(cell.told(cell.last), "W_Q", cell.modules.cross.query, cell.col),
     "k": RecurrentCell.key,
     "v": lambda cell: cell.copied("encoder.out"),
     "scores": lambda cell: cell.weight()[:1],

@@ -1,14 +1,13 @@
 """One sentence from text to text, told with its own numbers: a page of Markdown."""
 
 from clearhead.errors import ModelError
-from clearhead.look.by_hand import by_hand
 from clearhead.look.labelled import LabelledTensor, without_head
-from clearhead.look.replay import Replay
+from clearhead.look.look import Look
 
 N_BEST = 4
 
 
-def guide(look: Replay, picture: str = "") -> str:
+def guide(look: Look, picture: str = "") -> str:
     """The whole way of a sentence through both stacks; `picture` is the file of its alignment."""
     if look.family != "encoder-decoder" or look.model.config.recurs:
         found = look.model.config.architecture if look.model.config.recurs else look.family
@@ -20,7 +19,7 @@ def guide(look: Replay, picture: str = "") -> str:
     return "\n".join([*reading(look), *encoding(look), *writing(look, picture), *choosing(look)])
 
 
-def reading(look: Replay) -> list[str]:
+def reading(look: Look) -> list[str]:
     config, row = look.model.config, min(1, len(look.source) - 1)
     n_weights = sum(weight.numel() for weight in look.model.parameters())
     ids = [str(token.id) for token in look.source]
@@ -48,7 +47,7 @@ def reading(look: Replay) -> list[str]:
     ]
 
 
-def encoding(look: Replay) -> list[str]:
+def encoding(look: Look) -> list[str]:
     part, row = "encoder.0.self", min(1, len(look.source) - 1)
     pattern, config = look.seen[f"{part}.pattern"], look.model.config
     # the head and the other word that the token looks at most
@@ -86,7 +85,7 @@ def encoding(look: Replay) -> list[str]:
     ]
 
 
-def writing(look: Replay, picture: str) -> list[str]:
+def writing(look: Look, picture: str) -> list[str]:
     alignment, row = look.alignment(), told_row(look)
     part, head = without_head(alignment.head)
     heads = look.seen[f"{part}.pattern"]
@@ -111,7 +110,7 @@ def writing(look: Replay, picture: str) -> list[str]:
     ]
 
 
-def choosing(look: Replay) -> list[str]:
+def choosing(look: Look) -> list[str]:
     row, lens = told_row(look), look.lens(1)
     alternatives = [
         [name, *map(str, look.alternatives(number, N_BEST))]
@@ -142,14 +141,14 @@ def choosing(look: Replay) -> list[str]:
     return [*found, f"The tokens put together: **{look.output}**"]
 
 
-def told_row(look: Replay) -> int:
+def told_row(look: Look) -> int:
     """A row worth telling: the first behind the start that begins a word."""
     later = [n for n, token in enumerate(look.predicted) if n > 1 and token.text.startswith("▁")]
     return later[0] if later else len(look.target) - 1
 
 
-def in_code(look: Replay, path: str, row: int, col: int) -> str:
-    return f"```text\n{by_hand(look, path, row, col)}\n```\n"
+def in_code(look: Look, path: str, row: int, col: int) -> str:
+    return f"```text\n{look.by_hand(path, row, col)}\n```\n"
 
 
 def weights_table(weights: LabelledTensor, row: int | None = None) -> str:

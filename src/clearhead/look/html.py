@@ -1,4 +1,4 @@
-"""One HTML file that holds a look: its numbers and all that draws them; nothing is fetched.
+"""One HTML file that holds a look: its numbers and the scripts that draw them; nothing is fetched.
 
 The page's modules are plain files under page/, which a server can hand out as they are. Here they
 become one script, so that the file works from a disk; a content policy (CSP) allows this script and

@@ -1,24 +1,25 @@
-"""Every tensor of a listening pass by its path (`decoder.1.cross.pattern`), and what a path tells.
+"""The tensors of a forward pass by their paths (`decoder.1.cross.pattern`): labels, tables, heat maps.
 
-With the names of its rows and columns it is a table, and a heat map.
+`replayed` records them, a `LabelledTensor` has names for rows and columns, a `Heatmap` is a picture.
 """
 
 import html
 import re
 import struct
+import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from unicodedata import east_asian_width
 
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
+from rich.cells import cell_len
 from torch import Tensor
 
 from clearhead.disk import write_output
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, ModelError
 from clearhead.model import Edit, Model, Trace
 
 HEAD = re.compile(r"(.+\.(?:self|cross))\.([0-9]{1,4})(\..+)?")
@@ -32,19 +33,19 @@ AXES = {
     "ngrams": ("class",),
     "start": ("layer", "d_model"),
 }
-"""What dimensions count, by the end of a path; those of all other tensors rows and d_model."""
+"""What each dimension counts, by the last part of a path; of all other tensors rows and d_model."""
 MOST_ROWS, MOST_COLUMNS, WIDEST = 24, 10, 12
-"""What of a matrix is printed, and how much of each label."""
+"""Rows and columns of a matrix that are printed, and characters of each label."""
 FEW = 2
-"""As many more are printed as well: a line that says so would be no shorter."""
+"""So many more rows or columns are printed too: a line that counts them would be no shorter."""
 MOST_CELLS = 4_096
-"""What a notebook draws as a heat map; beyond, it shows a table."""
+"""Cells up to which a notebook draws a heat map; beyond, it shows a table."""
 CELL = 24
 """Side of a cell in an image, in pixels."""
 ORANGE, BLUE = (0.70, 0.32, 0.0), (0.03, 0.27, 0.58)
-"""The far ends: below zero and above; zero is white."""
+"""Colours of the largest number below and above zero; zero is white."""
 SHADES = " ░▒▓█"
-"""Nothing to all, in the colour of the text: as legible on light as on dark."""
+"""Blocks for 0 to 1, in the colour of the text: legible on light and on dark."""
 
 
 @torch.inference_mode()
@@ -60,9 +61,15 @@ def replayed(
     return {path: tensor[0].float().cpu() for path, tensor in trace.seen.items()}
 
 
-def as_batch(model: Model, *sides: Sequence[int]) -> list[Tensor | None]:
-    """Each side as a batch of one; nothing, where it has no ids."""
-    return [torch.tensor([side], device=model.device) if side else None for side in sides]
+def as_batch(model: Model, *sides: Sequence[int], n: int = 1) -> list[Tensor | None]:
+    """Each side as a batch of n equal rows; nothing, where it has no ids."""
+    return [torch.tensor([side] * n, device=model.device) if side else None for side in sides]
+
+
+def with_edit(edits: Mapping[str, Edit], path: str, edit: Edit) -> dict[str, Edit]:
+    """The edits and one more, which acts after the one that there may be at its path."""
+    earlier: Edit = edits.get(path, lambda x: x)
+    return {**edits, path: lambda x: edit(earlier(x))}
 
 
 def patterns(seen: Mapping[str, Tensor], kind: str = "") -> dict[str, Float[Tensor, "H T S"]]:
@@ -74,10 +81,11 @@ def patterns(seen: Mapping[str, Tensor], kind: str = "") -> dict[str, Float[Tens
     }
 
 
-def without_head(path: str) -> tuple[str, int | None]:
-    """A path and the head in it, if there is one behind `self` or `cross`."""
-    found = HEAD.fullmatch(path)
-    return (found[1] + (found[3] or ""), int(found[2])) if found else (path, None)
+def without_head(path: str, head: int | None = None) -> tuple[str, int | None]:
+    """A path without the number of a head behind `self` or `cross`; and `head`, or that number."""
+    if not (found := HEAD.fullmatch(path)):
+        return path, head
+    return found[1] + (found[3] or ""), int(found[2]) if head is None else head
 
 
 def axes_of(path: str) -> tuple[str, ...]:
@@ -86,6 +94,16 @@ def axes_of(path: str) -> tuple[str, ...]:
     own = "source" if stack == "encoder" else "target"
     sides = {"rows": own, "keys": "source" if ".cross." in path else own}
     return tuple(sides.get(axis, axis) for axis in AXES.get(name, ("rows", "d_model")))
+
+
+def stream_of(part: str, left: str) -> str:
+    """The path of what passes by a sub-layer and is added to its output (residual stream).
+
+    `left` is the name of what a sub-layer leaves there: `norm` (post-norm) or `add` (pre-norm).
+    """
+    block, _, kind = part.rpartition(".")
+    name = {"self": "resid_pre", "cross": f"self.{left}", "ff": "resid_mid"}[kind]
+    return f"{block}.{name}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,11 +122,17 @@ class LabelledTensor:
 
     def at(self, axis: str, index: int) -> "LabelledTensor":
         """One index of a dimension: a head, a row."""
+        size = dict(zip(self.axes, self.values.shape, strict=True)).get(axis, 0)
+        if not 0 <= index < size:
+            raise ModelError(
+                f"There is no {axis} {index} in {self.path}: it has {size or 'none'}.",
+                f"Use 0 to {size - 1}." if size else f"It has {' and '.join(self.axes)}.",
+            )
         place = self.axes.index(axis)
         return replace(
             self,
             path=f"{self.path}, {axis} {self.labels[place][index]}",
-            values=self.values.take(index, axis=place),
+            values=np.asarray(self.values.take(index, axis=place)),
             axes=self.axes[:place] + self.axes[place + 1 :],
             labels=self.labels[:place] + self.labels[place + 1 :],
         )
@@ -117,52 +141,59 @@ class LabelledTensor:
         sizes = zip(self.values.shape, self.axes, strict=True)
         return f"<{self.path}: {' × '.join(f'{n} {axis}' for n, axis in sizes)}>"
 
+    def slices(self) -> list["LabelledTensor"]:
+        """A tensor for each index of the first dimension: one for each head."""
+        return [self.at(self.axes[0], index) for index in range(len(self.values))]
+
+    def as_matrix(self) -> "LabelledTensor":
+        """A vector as a matrix of one row without a name; a matrix as it is."""
+        if self.values.ndim != 1:
+            return self
+        labels = (("",), *self.labels)
+        return replace(self, values=self.values[None], axes=("", *self.axes), labels=labels)
+
     def __str__(self) -> str:
         if self.values.ndim > 2:
-            slices = (self.at(self.axes[0], index) for index in range(len(self.values)))
-            return "\n\n".join(map(str, slices))
+            return "\n\n".join(map(str, self.slices()))
         return self.table(MOST_ROWS, MOST_COLUMNS)
 
     def _repr_html_(self) -> str:
         """In a notebook: a heat map, one for each head if there are several, or a table."""
         if self.values.ndim > 2:
-            slices = (self.at(self.axes[0], index) for index in range(len(self.values)))
-            return "".join(each._repr_html_() for each in slices)
+            return "".join(each._repr_html_() for each in self.slices())
         if self.values.size > MOST_CELLS:
             return f"<pre>{html.escape(str(self))}</pre>"
-        matrix = self
-        if self.values.ndim == 1:
-            labels = (("",), *self.labels)
-            matrix = replace(self, values=self.values[None], axes=("", *self.axes), labels=labels)
         return (
             '<figure style="display:inline-block;margin:0 1em 1em 0">'
-            f"<figcaption>{html.escape(self.path)}</figcaption>{Heatmap(matrix).svg()}</figure>"
+            f"<figcaption>{html.escape(self.path)}</figcaption>"
+            f"{Heatmap(self.as_matrix()).svg()}</figure>"
         )
 
-    def table(self, n_rows: int | None = None, n_columns: int | None = None) -> str:
+    def table(self, most_rows: int = sys.maxsize, most_columns: int = sys.maxsize) -> str:
         """All of a matrix or a vector as text, or its first rows and columns."""
-        names = self.labels[0] if self.values.ndim == 2 else ("",)
-        rows = zip(names, np.atleast_2d(self.values), strict=True)
-        head = ["", *map(cut_label, self.labels[-1])]
-        cells = [[cut_label(name), *(f"{value:.3f}" for value in row)] for name, row in rows]
-        sizes = {"rows": len(cells), "columns": len(head) - 1}
-        most = {"rows": n_rows or len(cells), "columns": n_columns or len(head)}
-        most = {what: n if n <= most[what] + FEW else most[what] for what, n in sizes.items()}
-        shown = [row[: most["columns"] + 1] for row in [head, *cells][: most["rows"] + 1]]
-        widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-        lines = ["  ".join(map(str.rjust, row, widths)) for row in shown]
+        matrix = self.as_matrix()
+        sizes = matrix.values.shape
+        n_rows, n_columns = (
+            n if n <= most + FEW else most
+            for n, most in zip(sizes, (most_rows, most_columns), strict=True)
+        )
+        names, columns = matrix.labels
+        rows = [["", *map(cut_label, columns[:n_columns])]]
+        rows += [
+            [cut_label(name), *(f"{value:.3f}" for value in values[:n_columns])]
+            for name, values in zip(names[:n_rows], matrix.values, strict=False)
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [self.path, *("  ".join(map(str.rjust, row, widths)) for row in rows)]
         # what does not fit is counted, not dropped in silence
-        more = [f"{n - most[what]} more {what}" for what, n in sizes.items() if n > most[what]]
-        return "\n".join([self.path, *lines, *([f"({', '.join(more)})"] if more else [])])
+        left_out = {"rows": sizes[0] - n_rows, "columns": sizes[1] - n_columns}
+        if more := ", ".join(f"{n} more {what}" for what, n in left_out.items() if n):
+            lines.append(f"({more})")
+        return "\n".join(lines)
 
 
 def cut_label(label: str, widest: int = WIDEST) -> str:
     return label if len(label) <= widest else f"{label[: widest - 1]}…"
-
-
-def cell_width(text: str) -> int:
-    """Columns that a text takes in a terminal: Chinese and Japanese letters take two each."""
-    return sum(1 + (east_asian_width(letter) in "WF") for letter in text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,14 +219,13 @@ class Heatmap:
     def blocks(self) -> list[str]:
         """Lines of text, column names first: the nearer to 1 a number is, the fuller its block."""
         rows, columns = self.matrix.labels
-        margin = max(map(cell_width, rows), default=0)
+        margin = max(map(cell_len, rows), default=0)
         lines = [" ".join([" " * margin, *columns])]
         for name, row in zip(rows, self.matrix.values, strict=True):
             shades = (SHADES[round(float(share) * (len(SHADES) - 1))] for share in row)
-            cells = (
-                shade * cell_width(label) for shade, label in zip(shades, columns, strict=True)
-            )
-            before = " " * (margin - cell_width(name))
+            # Chinese and Japanese letters take two columns of a terminal each
+            cells = (shade * cell_len(label) for shade, label in zip(shades, columns, strict=True))
+            before = " " * (margin - cell_len(name))
             lines.append(" ".join([before + name, *cells]).rstrip())
         return lines
 
@@ -211,9 +241,10 @@ class Heatmap:
             for r, row in enumerate(self.colours().tolist())
             for c, (red, green, blue) in enumerate(row)
         ]
-        down = [(top + CELL * (r + 0.65), html.escape(name)) for r, name in enumerate(rows)]
         parts += [
-            f'<text x="{left - 6}" y="{y}" text-anchor="end">{name}</text>' for y, name in down
+            f'<text x="{left - 6}" y="{top + CELL * (r + 0.65)}" text-anchor="end">'
+            f"{html.escape(name)}</text>"
+            for r, name in enumerate(rows)
         ]
         across = [(left + CELL * (c + 0.65), html.escape(name)) for c, name in enumerate(columns)]
         parts += [

@@ -1,34 +1,49 @@
-"""A look inside: a replayed output, and the questions that people ask about it."""
+"""A look inside: an output with all tensors behind it, and the questions that people ask about it."""
 
-from typing import Any
-
-from clearhead.look.by_hand import by_hand
+from clearhead.look.by_hand import RULES, ByHand, Cell
 from clearhead.look.edits import change
 from clearhead.look.export import in_file, meta, save, silenced_heads, tensors
+from clearhead.look.gates import RECURRENT_RULES, RecurrentCell
 from clearhead.look.html import framed, page
-from clearhead.look.labelled import Heatmap
+from clearhead.look.labelled import Heatmap, without_head
 from clearhead.look.reasons import reasons
 from clearhead.look.replay import Replay
 
 
 class Look(Replay):
-    """One output and all that happened on its way; `look["decoder.1.cross.pattern"]` is a part."""
+    """One output and every tensor behind it; `look["decoder.1.cross.pattern"]` is one of them."""
 
-    by_hand = by_hand
     reasons = reasons
     change = change
     tensors = tensors
+    meta = meta
     save = save
     silenced_heads = silenced_heads
 
-    def meta(self) -> dict[str, Any]:
-        """All that is not tensors, as JSON can hold it."""
-        return meta(self, self.tensors())
+    def by_hand(self, path: str, row: int, col: int = 0, head: int | None = None) -> ByHand:
+        """How one number came about: its operands and the arithmetic, recomputed."""
+        path, head = without_head(path, head)
+        number, head = self[path], head or 0
+        place = (head, row, col) if "head" in number.axes else (row, col)[: number.values.ndim]
+        for index in place:
+            number = number.at(number.axes[0], index)
+        part, _, name = path.rpartition(".")
+        recurs = self.model.config.recurs
+        kind, rules = (RecurrentCell, RECURRENT_RULES) if recurs else (Cell, RULES)
+        cell = kind(self, part, row, col, head)
+        return ByHand(
+            path=path,
+            where=number.path.removeprefix(f"{path}, "),
+            lines=tuple(rules[name](cell)),
+            model=float(number.values),
+            operands=cell.operands,
+            edited=path in self.taps,
+        )
 
     def picture(self, path: str, head: int | None = None) -> Heatmap:
         """A matrix as an image: `.svg()`, `.png()`, `.save("file.svg")`."""
         found = self[path]
-        return Heatmap(found if head is None else found.at("head", self.checked_head(head)))
+        return Heatmap(found if head is None else found.at("head", head))
 
     def html(self) -> str:
         """The interactive page, whole in one file."""

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.errors import ModelError
-from clearhead.look.labelled import LabelledTensor, as_batch, patterns
+from clearhead.look.labelled import LabelledTensor, as_batch, patterns, with_edit
 from clearhead.look.replay import Replay
 from clearhead.look.words import Token, membership, word_places, word_texts
 from clearhead.metrics import spearman
@@ -71,9 +71,12 @@ def reasons(look: Replay) -> Reasons:
     # rows are output tokens, columns words that were read; a recurrent writer has no attention
     looked = {"attention": False, "weighted attention": True} if look.attentions else {}
     tables = {
-        **{name: attended(look, rows, weighted) @ columns.mT for name, weighted in looked.items()},
-        "gradient × input": steepness(look, rows, side) @ columns.mT,
-        "removal": removal(look, rows, side),
+        **{
+            name: attention_paid(look, rows, weighted) @ columns.mT
+            for name, weighted in looked.items()
+        },
+        "gradient × input": steepness(look, side) @ columns.mT,
+        "removal": removal(look, side),
     }
     groups = word_places(said) or [[row] for row in range(len(rows))]
     # a decoder's word cannot owe anything to what comes later
@@ -113,28 +116,38 @@ def outputs(look: Replay) -> tuple[list[int], tuple[Token, ...]]:
 
 
 def log_probs(
-    look: Replay, rows: Sequence[int], edits: Mapping[str, Edit], **instead: Sequence[Token]
-) -> Float[Tensor, " R"]:
-    """The log-probability of what was said, also when something else is read on a side."""
-    sides = {"source": look.source, "target": look.target, **instead}
-    batch = as_batch(look.model, *([token.id for token in side] for side in sides.values()))
-    logits: Tensor = look.model(*batch, tap=Trace(edits))[0].float().cpu()
-    ids = [token.id for token in outputs(look)[1]]
-    if look.classes:
-        scaled = logits / look.temperature
-        return (F.logsigmoid(scaled) if look.several else scaled.log_softmax(dim=0))[ids]
-    return logits.log_softmax(dim=-1)[list(rows), ids]
+    look: Replay,
+    rows: Sequence[int],
+    edits: Mapping[str, Edit],
+    *,
+    n: int = 1,
+    instead: Mapping[str, Sequence[Token]] | None = None,
+) -> Float[Tensor, "N R V"]:
+    """The log-probabilities of all tokens or classes in some rows, in each of n passes at once.
+
+    `instead` is what is read in place of a side.
+    """
+    sides = {"source": look.source, "target": look.target, **(instead or {})}
+    batch = as_batch(look.model, *([token.id for token in side] for side in sides.values()), n=n)
+    logits = look.model(*batch, tap=Trace(edits)).float().cpu()
+    scores = logits[:, None] / look.temperature if look.classes else logits[:, list(rows)]
+    return F.logsigmoid(scores) if look.several else scores.log_softmax(dim=-1)
 
 
-def attended(look: Replay, rows: Sequence[int], weighted: bool = False) -> Float[Tensor, "R S"]:
+def picked(logs: Float[Tensor, "N R V"], said: Sequence[Token]) -> Float[Tensor, "N R"]:
+    """The log-probability of what was said in each row."""
+    return logs[:, range(len(said)), [token.id for token in said]]
+
+
+def attention_paid(
+    look: Replay, rows: Sequence[int], weighted: bool = False
+) -> Float[Tensor, "R S"]:
     """Attention from the rows that say something to what was read, the mean over layers."""
     kind = "cross" if look.family == "encoder-decoder" else "self"
     tables = []
     for path, pattern in patterns(look.seen, kind).items():
         if weighted:
-            weight = look.part(path).of_z.detach().float().cpu()
-            by_head = weight.unflatten(1, (len(pattern), -1))  # (D, H, K)
-            brought = torch.einsum("hsk,dhk->hsd", look.seen[f"{path}.v"], by_head)
+            brought = look.head_outputs(path, "v")
             tables.append(torch.einsum("hts,hsd->tsd", pattern, brought).norm(dim=-1))
         else:
             tables.append(pattern.mean(dim=0))
@@ -143,40 +156,42 @@ def attended(look: Replay, rows: Sequence[int], weighted: bool = False) -> Float
     return mean.mean(dim=0, keepdim=True) if pooled else mean[list(rows)]
 
 
-def steepness(look: Replay, rows: Sequence[int], side: str) -> Float[Tensor, "R S"]:
-    """|gradient · vector| of every token that was read."""
+def steepness(look: Replay, side: str) -> Float[Tensor, "R S"]:
+    """|gradient · vector| of every token that was read, for each output."""
+    rows, said = outputs(look)
     vectors: list[Tensor] = []
-    path = "encoder.tokens" if side == "source" else "decoder.tokens"
-    earlier: Edit = look.taps.get(path, lambda x: x)
 
     def leaf(x: Tensor) -> Tensor:
-        vectors.append(earlier(x).detach().requires_grad_())
+        vectors.append(x.detach().requires_grad_())
         return vectors[0]
 
+    stack = "encoder" if side == "source" else "decoder"
+    edits = with_edit(look.taps, f"{stack}.tokens", leaf)
     with torch.enable_grad():
-        scores = log_probs(look, rows, {**look.taps, path: leaf})
         # where a score does not depend on what was read, its gradient is zero
         found = [
             torch.autograd.grad(
                 score, vectors, retain_graph=True, allow_unused=True, materialize_grads=True
             )
-            for score in scores
+            for score in picked(log_probs(look, rows, edits), said)[0]
         ]
     products = [(gradient * vectors[0].detach())[0].sum(dim=-1).abs() for (gradient,) in found]
     return torch.stack(products).float().cpu()
 
 
 @torch.inference_mode()
-def removal(look: Replay, rows: Sequence[int], side: str) -> Float[Tensor, "R W"]:
-    """What is lost of each row's log-probability when a word is taken out of what is read."""
+def removal(look: Replay, side: str) -> Float[Tensor, "R W"]:
+    """What is lost of each output's log-probability when a word is taken out of what is read."""
     read: tuple[Token, ...] = getattr(look, side)
-    whole = log_probs(look, rows, look.taps)
+    rows, said = outputs(look)
+    whole = picked(log_probs(look, rows, look.taps), said)[0]
     columns = [torch.zeros(len(rows), 0)]
     for places in word_places(read):
         rest = [token for place, token in enumerate(read) if place not in places]
-        now = list(rows)
+        now = rows
         if side == look.rows:  # rows behind the word move up
             now = [max(0, row - sum(place <= row for place in places)) for row in rows]
-        less = log_probs(look, now, look.taps, **{side: rest}) if rest else whole
+        logs = log_probs(look, now, look.taps, instead={side: rest}) if rest else None
+        less = whole if logs is None else picked(logs, said)[0]
         columns.append((whole - less)[:, None])
     return torch.cat(columns, dim=1)

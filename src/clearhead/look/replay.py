@@ -1,8 +1,8 @@
-"""A finished output and every number behind it, by name: the value that all questions are asked of.
+"""A finished output and every tensor behind it, by name: what all questions about it begin with.
 
-The output goes through the model once more, all at once and with a tap that listens. By causality
-row t of that pass is step t of the decode: the row whose input is token t - 1 and which predicts
-token t.
+The output goes through the model once more, all at once (teacher forcing), and a tap records every
+tensor. By causality row t of that pass is step t of decoding: the row whose input is token t - 1
+and which predicts token t.
 """
 
 import difflib
@@ -47,7 +47,7 @@ class Guess:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class Prediction:
     """One row of logits: what was said, and what else could have been."""
 
     chosen: Guess
@@ -108,7 +108,7 @@ class Replay:
 
     @property
     def rows(self) -> Literal["source", "target"]:
-        """Whose rows the output is read off."""
+        """The side whose rows predict the output."""
         return "source" if self.family == "encoder" else "target"
 
     # Tensors by name
@@ -135,25 +135,18 @@ class Replay:
             # what is looked at is there to be read, and predicts nothing
             labels[-1] = tuple(token.text for token in self.target)
         found = LabelledTensor(path, values.numpy(), axes, tuple(labels))
-        return found if head is None else found.at("head", self.checked_head(head))
+        return found if head is None else found.at("head", head)
 
     def labels(self, axis: str, size: int) -> tuple[str, ...]:
-        if axis == "source":
-            return tuple(token.text for token in self.source)
-        if axis == "target":
-            pairs = zip(self.target, self.predicted, strict=True)
-            return tuple(f"{token.text} → {following.text}" for token, following in pairs)
         if axis == "token":
             return tuple(self.spell(range(size)))
-        return self.classes if axis == "class" else tuple(map(str, range(size)))
-
-    def checked_head(self, head: int) -> int:
-        n_heads = self.model.config.n_heads
-        if not 0 <= head < n_heads:
-            raise ModelError(
-                f"There is no head {head}: the model has {n_heads}.", f"Use 0 to {n_heads - 1}."
-            )
-        return head
+        pairs = zip(self.target, self.predicted, strict=True)
+        named = {
+            "source": tuple(token.text for token in self.source),
+            "target": tuple(f"{token.text} → {following.text}" for token, following in pairs),
+            "class": self.classes,
+        }
+        return named.get(axis, tuple(map(str, range(size))))
 
     def part(self, path: str) -> Any:
         """The module behind a path: `decoder.1.cross`, `encoder.0.ff`, `encoder.0.norm_ff`.
@@ -181,19 +174,18 @@ class Replay:
 
     def attention(self, path: str, head: int | None = None) -> LabelledTensor:
         """How much each position looks at each other: of one head, or the mean of all heads."""
-        path, own = without_head(path)
-        head = own if head is None else head
+        path, head = without_head(path, head)
         found = self[f"{path}.pattern"]
         if head is not None:
-            return found.at("head", self.checked_head(head))
+            return found.at("head", head)
         title, mean = f"{path}.pattern, mean of all heads", found.values.mean(axis=0)
         return LabelledTensor(title, mean, found.axes[1:], found.labels[1:])
 
-    def head_outputs(self, path: str) -> Float[Tensor, "H T D"]:
-        """What each head adds to the stream: its z through its own slice of W_O."""
-        z, weight = self.seen[f"{path}.z"], self.part(path).of_z.detach().float().cpu()
+    def head_outputs(self, path: str, name: Literal["z", "v"] = "z") -> Float[Tensor, "H T D"]:
+        """What each head adds to the stream: its z, or its values, through its slice of W_O."""
+        x, weight = self.seen[f"{path}.{name}"], self.part(path).of_z.detach().float().cpu()
         # (H, T, K) @ (H, K, D)
-        added: Tensor = z @ weight.unflatten(1, (len(z), -1)).permute(1, 2, 0)
+        added: Tensor = x @ weight.unflatten(1, (len(x), -1)).permute(1, 2, 0)
         return added
 
     def alignment(self) -> Alignment:
@@ -241,13 +233,13 @@ class Replay:
             return next(each.log_prob for each in self.verdict if each.text == self.output)
         return sum(self.log_probs[self.n_given :])
 
-    def step(self, number: int, n: int = N_ALTERNATIVES) -> Choice:
+    def step(self, number: int, n: int = N_ALTERNATIVES) -> Prediction:
         """One row of the output in full."""
         logits = self.logits[number].double()
         chosen = self.predicted[number].id if self.predicted else int(logits.argmax())
         ids = logits.topk(min(n, len(logits))).indices.tolist()
         first, *others = guesses(logits, [chosen, *ids], self.spell)
-        return Choice(
+        return Prediction(
             chosen=first,
             top=tuple(others),
             max_logit=float(logits.max()),
@@ -269,10 +261,9 @@ class Replay:
 
     @property
     def gaps(self) -> tuple[int, ...]:
-        """The rows of an encoder that fills in what is masked."""
-        says = not self.model.config.vectors
-        masks = enumerate(self.source) if says else ()
-        return tuple(row for row, token in masks if token.text == "<mask>")
+        """The rows of the masks that an encoder fills in."""
+        masks = (row for row, token in enumerate(self.source) if token.text == "<mask>")
+        return () if self.model.config.vectors else tuple(masks)
 
     @torch.inference_mode()
     def lens(self, n: int = 3) -> tuple[tuple[tuple[Guess, ...], ...], ...]:
@@ -284,11 +275,10 @@ class Replay:
             return ((),) * len(self.logits)
         name = "encoder" if self.family == "encoder" else "decoder"
         stack, n = getattr(self.model, name), min(n, self.logits.size(-1))
-        layers = []
-        for index in range(len(stack.layers)):
-            x = self.seen[f"{name}.{index}.resid_post"].to(self.model.device)
-            logits = self.model.logits(stack.norm(x)[None])[0].cpu().double()
-            layers.append(
-                [guesses(row, row.topk(n).indices.tolist(), self.spell) for row in logits]
-            )
-        return tuple(zip(*layers, strict=True))
+        streams = [self.seen[f"{name}.{index}.resid_post"] for index in range(len(stack.layers))]
+        logits = [self.model.logits(stack.norm(x.to(self.model.device))[None])[0] for x in streams]
+        best = [
+            [guesses(row, row.topk(n).indices.tolist(), self.spell) for row in rows.cpu().double()]
+            for rows in logits
+        ]
+        return tuple(zip(*best, strict=True))

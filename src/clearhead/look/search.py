@@ -8,7 +8,7 @@ from clearhead.look.words import Spell
 
 Fate = Literal["kept", "finished", "pruned"]
 Recorded = tuple[int, int, int, float, float, Fate]
-"""A way on as decoding records it: rank, parent, token, log-probability, sum so far, fate."""
+"""A candidate as decoding records it: rank, parent, token, log-probability, sum so far, fate."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Branch:
     divisor: float
     """The length penalty: what the total is divided by to compare texts of different lengths."""
     why: str
-    """What became of it, where that needs a reason."""
+    """The reason for its state, where it needs one."""
 
     @property
     def score(self) -> float:
@@ -40,7 +40,7 @@ Steps = Sequence[Sequence[Branch]]
 
 @dataclass(frozen=True, kw_only=True)
 class SearchTree:
-    """All that a beam search looked at, step by step."""
+    """All candidates of a beam search, step by step."""
 
     width: int
     penalty: str
@@ -112,7 +112,7 @@ def search_tree(
 
 
 def winner(steps: Steps, chosen: Sequence[int]) -> tuple[int, ...]:
-    """The way that spells the output; none, where something else than the search decided."""
+    """The ranks of the output's tokens; none, where something else than the search decided."""
     depth = len(chosen) - 1
     for branch in steps[depth] if 0 <= depth < len(steps) else ():
         way = way_to(steps, depth, branch.rank)

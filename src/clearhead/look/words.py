@@ -22,7 +22,7 @@ LETTER_WITHOUT_SPACES = re.compile(f"[{UNSPACED}]")
 Spell = Callable[[Sequence[int]], list[str]]
 """Token ids as people read them, a leading space as ▁."""
 UNSEEN = 1e-3
-"""What counts for a word that nobody looks at: a few, articles say, must not decide all."""
+"""The least weight that a word counts with: a few that nothing looks at must not decide all."""
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,8 @@ def best_alignment(
 def one_to_one(weights: Float[Tensor, "T S"]) -> float:
     """The strongest link of every word, on both sides, as the sum of two means of logarithms.
 
-    A head that stares at special tokens or at one word leaves the others without a link; one that
-    looks everywhere has only weak ones.
+    A head that looks only at special tokens or at one word leaves the other words without a link;
+    one that looks everywhere has only weak links.
     """
     if not weights.numel():
         return 0.0
