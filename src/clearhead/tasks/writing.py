@@ -14,8 +14,8 @@ from clearhead.decode import laid_out, stream
 from clearhead.errors import ConfigError
 from clearhead.look import Look
 from clearhead.model import Model
-from clearhead.tasks.baseline import n_gram_bits
 from clearhead.tasks.looking import Asked, look_at_writing
+from clearhead.tasks.ngrams import n_gram_bits
 from clearhead.tasks.task import (
     DEFAULTS,
     Kept,
