@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from multiprocessing.resource_tracker import ensure_running
 from pathlib import Path
 from typing import Any, Self
@@ -29,8 +29,7 @@ from clearhead.machine import device_for, keep_freed_memory
 from clearhead.tasks.chat import Chatbot, ChatTask
 from clearhead.tasks.classification import ClassificationTask, Classifier
 from clearhead.tasks.corpus import Corpus
-from clearhead.tasks.embedding import Encoder
-from clearhead.tasks.pretraining import Filler, PretrainingTask
+from clearhead.tasks.pretraining import Encoder, Filler, PretrainingTask
 from clearhead.tasks.task import Task, User
 from clearhead.tasks.translation import Translation, TranslationTask, Translator
 from clearhead.tasks.writing import Writer, WritingTask
@@ -58,6 +57,8 @@ STILL_FALLING = 0.02
 """A share of the validation loss; whoever loses more of it in the last quarter is still learning."""
 MANY = 4_096
 """Lines, times the width of the beam, that take longer to translate than processes to start."""
+ENDING_SIGNALS = {signal.SIGINT, signal.SIGHUP, signal.SIGTERM}
+"""Signals that end a program."""
 
 
 def load(path: str | Path, device: str = "cpu", checkpoint: str = "") -> User:
@@ -375,38 +376,27 @@ def in_workers(
     checkpoint: str = "",
     **options: Any,
 ) -> Iterator[Translation]:
-    """The translations of chunks of texts, in order; at most a few chunks are read ahead.
+    """The translations of chunks of texts, in order, each chunk by one of several processes.
 
     Each worker process has a pipe of its own and one chunk at a time, so that nothing is shared
     that one of them could leave locked or half written when it is killed.
     """
     load = partial(Translator.load, *runs, int8=int8, checkpoint=checkpoint)
-    rest, number, next_given = iter(chunks), 0, 0
-    given: dict[Connection, int] = {}
-    found: dict[int, list[Translation]] = {}
     with started_workers(n_workers, load, options) as idle:
-        while True:
-            while idle and next_given <= number + 2 * n_workers:
-                if (chunk := next(rest, None)) is None:
-                    break
-                given[idle[-1]] = next_given
-                idle.pop().send(list(chunk))
-                next_given += 1
-            if number == next_given:
-                return
-            if number in found:
-                yield from found.pop(number)
-                number += 1
-                continue
-            for pipe in wait(list(given)):
-                assert isinstance(pipe, Connection)
-                found[given.pop(pipe)] = answer_from(pipe, n_workers)
-                idle.append(pipe)
+
+        def translate(texts: list[str]) -> list[Translation]:
+            pipe = idle.pop()  # there is one: of threads there are no more than pipes
+            found = answer_from(pipe, texts, n_workers)
+            idle.append(pipe)
+            return found
+
+        yield from in_threads(translate, chunks, n_threads=n_workers)
 
 
-def answer_from(pipe: Connection, n_workers: int) -> list[Translation]:
-    """What a worker has made of its chunk: translations, or the error that it met."""
+def answer_from(pipe: Connection, texts: list[str], n_workers: int) -> list[Translation]:
+    """What a worker makes of a chunk: translations, or the error that it meets."""
     try:
+        pipe.send(texts)
         answer = pipe.recv()
     except (EOFError, ConnectionError):
         raise ModelError(
@@ -417,6 +407,30 @@ def answer_from(pipe: Connection, n_workers: int) -> list[Translation]:
         raise answer
     assert isinstance(answer, list)
     return answer
+
+
+def in_threads(
+    translate: Callable[[list[str]], list[Translation]],
+    chunks: Iterable[Sequence[str]],
+    *,
+    n_threads: int,
+) -> Iterator[Translation]:
+    """The translations of chunks of texts, in order, by threads that wait for somebody else:
+    worker processes, or a backend's own decode. At most a few chunks are read ahead.
+    """
+    waiting: deque[Future[list[Translation]]] = deque()
+    threads = ThreadPoolExecutor(
+        n_threads, initializer=signal.pthread_sigmask, initargs=(signal.SIG_BLOCK, ENDING_SIGNALS)
+    )  # signals are for the main thread
+    try:
+        for chunk in chunks:
+            waiting.append(threads.submit(translate, list(chunk)))
+            while waiting and (waiting[0].done() or len(waiting) > 2 * n_threads):
+                yield from waiting.popleft().result()
+        while waiting:
+            yield from waiting.popleft().result()
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
 
 
 @contextmanager
@@ -444,32 +458,10 @@ def started_workers(
                 worker.join()
 
 
-def in_threads(
-    translator: Translator, chunks: Iterable[Sequence[str]], *, n_threads: int, **options: Any
-) -> Iterator[Translation]:
-    """The same in this process, where a backend's own decode: they never wait for the next texts."""
-
-    def translated(texts: list[str]) -> list[Translation]:
-        return translator.translate(texts, **options)
-
-    waiting: deque[Future[list[Translation]]] = deque()
-    threads = ThreadPoolExecutor(n_threads)
-    try:
-        for chunk in chunks:
-            waiting.append(threads.submit(translated, list(chunk)))
-            if len(waiting) > n_threads:
-                yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()
-    finally:
-        threads.shutdown(wait=False, cancel_futures=True)
-
-
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """While inside, signals that end a program wait; a process that is started here never hears them."""
-    ending = {signal.SIGINT, signal.SIGHUP, signal.SIGTERM}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
     try:
         yield
     finally:
