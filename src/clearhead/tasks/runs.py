@@ -54,9 +54,10 @@ USERS: dict[str, type[User]] = {
 }
 """What a run of each task can be used as, and a pre-trained model of each family."""
 STILL_FALLING = 0.02
-"""A share of the validation loss; whoever loses more of it in the last quarter is still learning."""
+"""A model is still learning if its validation loss fell by more than this share in the last quarter
+of the time."""
 MANY = 4_096
-"""Lines, times the width of the beam, that take longer to translate than processes to start."""
+"""For more lines than this, times the width of the beam, starting worker processes pays."""
 ENDING_SIGNALS = {signal.SIGINT, signal.SIGHUP, signal.SIGTERM}
 """Signals that end a program."""
 
@@ -219,7 +220,7 @@ def use_weights(
 
 
 def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
-    """Markdown; what is not known is not said."""
+    """The card of a run in Markdown: what it was trained on, and how well it does."""
     log = list(folder.log.lines())
     last = {line.get("kind"): line for line in log}
     model, data = config.model, config.data
@@ -279,7 +280,7 @@ def reached(validation: dict[str, Any] | None, chosen: Chosen) -> Iterable[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended(Chosen):
-    """What a run has come to, and whether more time would help; `str()` tells it to people."""
+    """The result of a training, and whether more time would help; `str()` says it to people."""
 
     unit: str
     """What its examples are called."""
@@ -338,7 +339,7 @@ class Ended(Chosen):
 
 
 def ended_run(folder: RunFolder, chosen: Chosen) -> Ended:
-    """What a run that has just chosen its weights has come to, as far as its log is there."""
+    """The result of a training that has just chosen its weights, as its log has it."""
     log = list(folder.log.lines())
     steps = [line for line in log if line.get("kind") == "step"]
     validations = [line for line in log if line.get("kind") == "validation"]
@@ -355,7 +356,7 @@ def ended_run(folder: RunFolder, chosen: Chosen) -> Ended:
 
 
 def described_file(path: Path) -> str:
-    """A file by its name, size and hash; not by its place, which is nobody's business."""
+    """A file by its name, size and hash; not by its path, which is private."""
     if not path.is_file():
         return path.name
     return f"{path.name}: {path.stat().st_size:,} bytes, SHA-256 {sha256_of(path)}"
@@ -437,7 +438,7 @@ def in_threads(
 def started_workers(
     n_workers: int, load: Callable[[], Translator], options: dict[str, Any]
 ) -> Iterator[list[Connection]]:
-    """Pipes to as many processes that translate; in whatever way the block ends, so do they."""
+    """Start processes that translate, and yield a pipe to each; they end with the block."""
     context = multiprocessing.get_context("spawn")
     ensure_running()  # the first process to start would start this one too, and be disturbed
     workers, pipes = [], []
@@ -460,7 +461,7 @@ def started_workers(
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """While inside, signals that end a program wait; a process that is started here never hears them."""
+    """Block the signals that end a program; a process started meanwhile never gets any."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
     try:
         yield
@@ -471,7 +472,7 @@ def undisturbed() -> Iterator[None]:
 def translate_for_parent(
     pipe: Connection, load: Callable[[], Translator], options: dict[str, Any]
 ) -> None:
-    """Translate the chunks that come, with one thread, until there is nobody to send them."""
+    """Translate the chunks that come through the pipe, with one thread, until it is closed."""
     threading.Thread(target=leave_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -488,7 +489,7 @@ def translate_for_parent(
 
 
 def leave_with_parent() -> None:
-    """End this process with its parent, which when killed cannot say that all is done."""
+    """End this process as soon as its parent ends, which cannot do it when it is killed itself."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "a worker was started by somebody"
     parent.join()
