@@ -92,14 +92,17 @@ class LinearClassifier:
 
 
 def sparse(
-    starts: Sequence[int], columns: Sequence[int], values: NDArray[np.float64], n_columns: int
+    starts: list[int] | Tensor,
+    columns: list[int] | Tensor,
+    values: NDArray[np.float64] | Tensor,
+    n_columns: int,
 ) -> Matrix:
     with warnings.catch_warnings():  # torch calls the format "beta"
         warnings.simplefilter("ignore")
         return torch.sparse_csr_tensor(
-            torch.tensor(starts),
-            torch.tensor(columns, dtype=torch.long),
-            torch.from_numpy(values).float(),
+            torch.as_tensor(starts),
+            torch.as_tensor(columns, dtype=torch.long),
+            torch.as_tensor(values, dtype=torch.float32),
             size=(len(starts) - 1, n_columns),
         )
 
@@ -249,8 +252,8 @@ def sparse_matrix(ngrams: NGrams, batches: list[LabelBatch]) -> Matrix:
 
     found = torch.cat([batch_matrix(batch) for batch in batches]).coalesce()
     rows, columns = found.indices()
-    starts = [0, *torch.bincount(rows, minlength=len(found)).cumsum(dim=0).tolist()]
-    return sparse(starts, columns.tolist(), found.values().double().numpy(), len(ngrams.pairs))
+    starts = torch.searchsorted(rows, torch.arange(len(found) + 1))
+    return sparse(starts, columns, found.values(), len(ngrams.pairs))
 
 
 def sampled(batches: Batches[LabelBatch]) -> Iterator[LabelBatch]:
