@@ -61,8 +61,7 @@ class Classifier(User):
 
     def _prepare(self) -> None:
         self.labels = self.config.labels.names
-        n_marks = len(self.tokenizer.reading(()))
-        self.limit = self.limit_of(self.config.data.max_length, n_marks)
+        self.limit = self.limit_of(self.config.data.max_length, len(self.tokenizer.reading(())))
 
     @staticmethod
     def suits(config: Config) -> bool:

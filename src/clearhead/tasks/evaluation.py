@@ -128,16 +128,7 @@ def evaluate_translations(
         f"{n_tokens / seconds:,.0f} tokens/s; guard hits: {n_hits}"
     )
     rows = zip(examples, texts, metrics.sentence_chrf(texts, references), found, strict=True)
-    judged = [
-        Judged(
-            source=pair.source,
-            reference=pair.target,
-            output=text,
-            chrF2=chrf,
-            confidence=confidence(translation),
-        )
-        for pair, text, chrf, translation in rows
-    ]
+    judged = [Judged(*pair, text, chrf, confidence(one)) for pair, text, chrf, one in rows]
     lengths, quarters = scores_by_length(judged), scores_by_confidence(judged)
     worst = sorted(judged, key=lambda one: one.chrF2)[:n_worst]
     parts = [*map(str, scores), speed, "", *lengths_table(lengths), "", *confidence_table(quarters)]
@@ -172,7 +163,7 @@ def all_translations(
     return list(in_workers(**translator.origin, chunks=chunks, n_workers=n_workers, decode=decode))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Judged:
     """A translation beside its reference: how good it is, and how sure the model was."""
 

@@ -190,8 +190,8 @@ def go_on(
 
 def refuse_other_examples(folder: RunFolder, plan: RunPlan, examples: str) -> None:
     """Refuse to go on with other examples: the place in the data would mean nothing."""
-    is_named = plan.examples.startswith(f"{STORE_FORMAT}-")  # not so by earlier versions
-    if is_named and plan.examples != examples:
+    # earlier versions named them otherwise
+    if plan.examples.startswith(f"{STORE_FORMAT}-") and plan.examples != examples:
         raise DataError(
             f"The training examples are not those that {folder.path} was begun with.",
             "Put the files back as they were, or train a new run with another --into.",

@@ -269,8 +269,7 @@ def text_keys(batch: LabelBatch, pieces: Keys) -> Keys:
     pairs = (pair_keys(batch.source, len(pieces)).numpy() + 1) * real[:, 1:]
     keys = np.sort(np.concatenate([inside.reshape(len(real), -1), pairs], axis=1), axis=1)
     is_first = np.diff(keys, axis=1, prepend=keys.min() - 1) != 0
-    found: Keys = keys[is_first]
-    return found
+    return np.asarray(keys[is_first])
 
 
 def piece_keys(tokenizer: Tokenizer) -> Keys:

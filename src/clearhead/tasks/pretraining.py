@@ -131,8 +131,7 @@ class Encoder(User):
     remedy = "clearhead pretrain FILES --objective masked --into RUN"
 
     def _prepare(self) -> None:
-        n_marks = len(self.source.reading(()))
-        self.limit = self.limit_of(self.config.data.max_length, n_marks)
+        self.limit = self.limit_of(self.config.data.max_length, len(self.source.reading(())))
 
     @staticmethod
     def suits(config: Config) -> bool:
