@@ -49,36 +49,36 @@ class PairedScore:
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """Corpus BLEU as sacreBLEU computes it by default."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    return corpus_score(BLEU(), hypotheses, references)
+    return corpus_score("BLEU", hypotheses, references)
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """Corpus chrF2 as sacreBLEU computes it by default: kinder to languages with long words."""
-    from sacrebleu.metrics.chrf import CHRF
-
-    return corpus_score(CHRF(), hypotheses, references)
+    return corpus_score("CHRF", hypotheses, references)
 
 
 def ter(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """Translation edit rate (TER) as sacreBLEU computes it: edits per 100 words; lower is better."""
-    from sacrebleu.metrics.ter import TER
-
-    return corpus_score(TER(), hypotheses, references)
+    return corpus_score("TER", hypotheses, references)
 
 
-def corpus_score(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def sacrebleu_metric(name: str) -> Any:
+    """A metric of sacreBLEU with its default settings; the import is late because it is slow."""
+    from sacrebleu.metrics import METRICS
+
+    return METRICS[name]()
+
+
+def corpus_score(name: str, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     check_lengths(hypotheses, references)
+    metric = sacrebleu_metric(name)
     found = metric.corpus_score(list(hypotheses), [list(references)])
     return Score(found.name, found.score, str(metric.get_signature()))
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
     """chrF2 of each output on its own, to find those that differ most; no corpus score."""
-    from sacrebleu.metrics.chrf import CHRF
-
-    metric = CHRF()
+    metric = sacrebleu_metric("CHRF")
     pairs = zip(hypotheses, references, strict=True)
     return [metric.sentence_score(output, [right]).score for output, right in pairs]
 
@@ -87,17 +87,17 @@ def paired_bootstrap(
     first: Sequence[str], second: Sequence[str], references: Sequence[str]
 ) -> list[PairedScore]:
     """BLEU, chrF2 and TER of two systems, with the p-values of sacreBLEU's paired bootstrap test."""
-    from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.metrics.chrf import CHRF
-    from sacrebleu.metrics.ter import TER
     from sacrebleu.significance import PairedTest
 
     check_lengths(first, references)
     check_lengths(second, references)
-    systems: list[tuple[str, Sequence[str]]] = [("first", first), ("second", second)]
-    scores = {"BLEU": BLEU(), "chrF2": CHRF(), "TER": TER()}
-    test = PairedTest(systems, scores, [list(references)], "bs")
-    signatures, results = test()
+    metrics = {"BLEU": "BLEU", "chrF2": "CHRF", "TER": "TER"}
+    signatures, results = PairedTest(
+        [("first", first), ("second", second)],
+        {shown: sacrebleu_metric(name) for shown, name in metrics.items()},
+        [list(references)],
+        "bs",
+    )()
     found: Mapping[str, Any] = results
     # of equal outputs sacreBLEU would say that their difference, 0, is never due to chance
     is_same = list(first) == list(second)

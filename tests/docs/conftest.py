@@ -11,7 +11,7 @@ import clearhead
 from clearhead.config import Given, layered
 from clearhead.demo.show import shipped
 from clearhead.folder import RunFolder
-from clearhead.tasks import fit, training
+from clearhead.tasks import training
 
 SMALL: Given = {
     "model": {
@@ -67,7 +67,7 @@ def write_files(folder: Path) -> None:
     (folder / "terms.tsv").write_text("bike\tFahrrad\n")
 
 
-def request(*asked: Any, budget: str | None = None, **others: Any) -> fit.TrainingRequest:
+def request(*asked: Any, budget: str | None = None, **others: Any) -> training.TrainingRequest:
     """What is asked for, with a model and a budget so small that it is done in a moment."""
     files, into, *_ = asked
     if files and into and RunFolder(into).exists() and str(files[0]) != str(into):
@@ -79,13 +79,12 @@ def request(*asked: Any, budget: str | None = None, **others: Any) -> fit.Traini
     return first._replace(given=layered(first.given, SMALL))
 
 
-whole_request = fit.request
+whole_request = training.request
 
 
 def train_small(patch: pytest.MonkeyPatch) -> None:
     """Make every training small for as long as the patch lasts, which other tests must not see."""
-    for module in (fit, training):
-        patch.setattr(module, "request", request)
+    patch.setattr(training, "request", request)
 
 
 @pytest.fixture(scope="session")

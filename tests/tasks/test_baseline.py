@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.folder import RunFolder
-from clearhead.tasks.baseline import COST, LinearClassifier, n_gram_bits, n_grams
+from clearhead.tasks.ngrams import COST, LinearClassifier, n_gram_bits, n_grams
 from clearhead.tasks.runs import Ended
 from clearhead.training import Note
 from tasks.small import small_config, trained, write_prose, write_reviews

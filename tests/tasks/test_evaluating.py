@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from clearhead import Translator, evaluate
-from clearhead.data.examples import Pair
 from clearhead.errors import ConfigError
 from clearhead.metrics import bleu, chrf, ter
 from clearhead.tasks import evaluation
@@ -62,7 +61,7 @@ def test_worker_processes_say_what_one_process_says(run, files, monkeypatch):
 
 
 def judged(n: int, chrf: float, confidence: float) -> Judged:
-    return Judged(pair=Pair("a " * n, "b"), text="b", chrf=chrf, confidence=confidence)
+    return Judged(source="a " * n, reference="b", output="b", chrF2=chrf, confidence=confidence)
 
 
 def test_a_model_that_knows_when_it_is_bad_has_a_high_rank_correlation():

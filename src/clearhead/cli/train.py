@@ -12,7 +12,7 @@ from clearhead.cli import options
 from clearhead.errors import FolderError
 
 if TYPE_CHECKING:
-    from clearhead.tasks.fit import TrainingRequest
+    from clearhead.tasks.training import TrainingRequest
 
 
 def train(
@@ -82,7 +82,7 @@ def requested(
 ) -> "TrainingRequest":
     """What the options of training ask for."""
     from clearhead.config import assigned
-    from clearhead.tasks.fit import request
+    from clearhead.tasks.training import request
 
     given = vars(training) | {"settings": assigned(training.settings or ())}
     given |= {name: given[name] or () for name in ("validation", "columns")}

@@ -199,7 +199,7 @@ class TranslateLines:
         if n_workers == 1:
             return translator.in_chunks(chunks, **how)
         if backend and backend.is_ready():
-            return in_threads(translator, chunks, n_threads=2, **how)
+            return in_threads(lambda texts: translator.translate(texts, **how), chunks, n_threads=2)
         return in_workers(self.runs, chunks, n_workers=n_workers, **self.loading, **how)
 
 

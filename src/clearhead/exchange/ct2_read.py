@@ -44,7 +44,7 @@ from clearhead.exchange.vocabularies import (
 from clearhead.folder import RunFolder
 from clearhead.model.positions import sinusoids
 from clearhead.tasks.task import decide
-from clearhead.tasks.translation import with_end
+from clearhead.tasks.translation import source_row
 from clearhead.text import END, PAD, START
 from clearhead.text.document import MAX_BYTES, parsed_json
 from clearhead.text.languages import LANGUAGES
@@ -401,7 +401,7 @@ def certify_import(
     finally:
         worker.end()
     ours = [
-        best for best, *_ in decode(model, [with_end(ids, model.config) for ids in rows], GREEDY)
+        best for best, *_ in decode(model, [source_row(ids, model.config) for ids in rows], GREEDY)
     ]
     theirs = [
         in_ours(output[0], there, len(mine.log_probs))

@@ -26,7 +26,7 @@ from clearhead.folder import RunFolder
 from clearhead.model import Model
 from clearhead.model.sequence import pool
 from clearhead.tasks.task import Tokenizers
-from clearhead.tasks.translation import with_end
+from clearhead.tasks.translation import source_row
 from clearhead.text import END, PAD, START
 
 MODEL, ENCODER, DECODER = "model.onnx", "encoder.onnx", "decoder.onnx"
@@ -90,7 +90,7 @@ def certify_graphs(
     for number, text in enumerate(texts, start=1):
         ids = tokenizers[0].encode(text)[: max(1, reach - 2)]
         read = tokenizers[0].reading(ids) if config.reads else [END, *ids]
-        read = with_end(ids, config) if config.reads and config.writes else read
+        read = source_row(ids, config) if config.reads and config.writes else read
         said = wrote(model, read) if config.writes else []
         begin = time.perf_counter()
         with torch.inference_mode():

@@ -15,7 +15,7 @@ from clearhead.exchange.certificate import SAMPLE, Beside, Certificate, same_tok
 from clearhead.folder import RunFolder
 from clearhead.model import Model
 from clearhead.tasks import TASKS
-from clearhead.tasks.translation import with_end
+from clearhead.tasks.translation import source_row
 from clearhead.text import END, PAD, Tokenizer
 
 N_TEXTS = 64
@@ -103,7 +103,7 @@ def asked(model: Model, rows: Sequence[list[int]]) -> tuple[Request, list[list[i
     config = model.config
     if config.reads:
         request = Request(models=checked(model), options=GREEDY)
-        return request, [with_end(ids, config) for ids in rows]
+        return request, [source_row(ids, config) for ids in rows]
     request = Request(models=checked(model), options=GREEDY.but(max_length=WRITTEN), end=PAD)
     room = max(1, config.max_positions - WRITTEN) if config.positions == "learned" else None
     return request, [[END, *ids][:room] for ids in rows]

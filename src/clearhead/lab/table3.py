@@ -25,7 +25,7 @@ from clearhead.look.edits import edits_of
 from clearhead.model import Edit, Model, Trace, build
 from clearhead.tasks.corpus import Corpus
 from clearhead.tasks.task import with_vocabularies
-from clearhead.tasks.translation import GREEDY, TranslationTask, ended
+from clearhead.tasks.translation import GREEDY, TranslationTask, source_rows
 from clearhead.training import Loss, mean_loss, next_token_loss
 
 BASE: Given = {
@@ -148,7 +148,7 @@ class Table3(Experiment):
     def bleu(self, bench: "Bench", model: Model, edits: Mapping[str, Edit]) -> float:
         source, target = bench.tokenizers
         pairs = bench.corpus.judged[: self.translated]
-        texts = ended(source, [pair.source for pair in pairs], model.config)
+        texts = source_rows(source, [pair.source for pair in pairs], model.config)
         tap = Trace(edits) if edits else None
         found = [target.decode(best[0].ids) for best in decode(model, texts, GREEDY, tap=tap)]
         return metrics.bleu(found, [pair.target for pair in pairs]).value

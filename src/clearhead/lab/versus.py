@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 from clearhead.folder import RunFolder
 from clearhead.lab.figures import ARCHITECTURES, name_of, plot_lines
 from clearhead.lab.notebook import Experiment, Findings, Notebook, Row, points_of
-from clearhead.tasks.fit import fit, request
+from clearhead.tasks.fit import fit
+from clearhead.tasks.training import request
 from clearhead.tasks.translation import TranslationTask
 from clearhead.training import StepReport, Stopped
 

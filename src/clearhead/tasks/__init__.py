@@ -3,9 +3,8 @@
 from clearhead.tasks.chat import Chatbot, Reply
 from clearhead.tasks.classification import Classification, Classifier
 from clearhead.tasks.comparison import Comparison, compare
-from clearhead.tasks.embedding import Encoder
 from clearhead.tasks.evaluation import Evaluation, evaluate
-from clearhead.tasks.pretraining import Filler, Filling, GapWord
+from clearhead.tasks.pretraining import Encoder, Filler, Filling, GapWord
 from clearhead.tasks.runs import TASKS, Averaging, average, load
 from clearhead.tasks.task import User
 from clearhead.tasks.training import pretrain, train, watch

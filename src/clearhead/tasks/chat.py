@@ -36,12 +36,12 @@ from clearhead.tasks.task import (
     User,
     value_of,
 )
-from clearhead.tasks.translation import ended
+from clearhead.tasks.translation import source_row
 from clearhead.text import USER
 from clearhead.training import Judge, Samples, mean_loss, next_token_loss, total_loss
 
 PIECE = 1_024
-"""Bytes of a conversation that are learned at a time: about what a chatbot reads at once."""
+"""Bytes of the pieces that conversations are learned in: about what a chatbot reads at once."""
 LENGTH: int = DEFAULTS["chat"]["decode"]["max_length"]
 """Tokens of the longest reply where the settings name no number."""
 SAMPLE_TOKENS = 200
@@ -58,7 +58,7 @@ def read_conversations(*paths: str | Path, columns: Sequence[str] = ()) -> Examp
 
 
 def exchanges(turns: Sequence[str]) -> Iterator[Conversation]:
-    """As many exchanges in a row as are short enough together; a blank turn ends a piece."""
+    """A conversation in pieces of whole exchanges that are short enough; a blank turn ends one."""
     piece: list[str] = []
     for said, answer in zip(turns[::2], turns[1::2], strict=False):
         blank = not said.strip() or not answer.strip()
@@ -71,7 +71,7 @@ def exchanges(turns: Sequence[str]) -> Iterator[Conversation]:
 
 
 def oldest_kept(ids: list[int], longest: int) -> int:
-    """The first turn of the user from which on the conversation is short enough; else its start."""
+    """Where the oldest turn of the user begins that still fits; 0, if none of them does."""
     return next((i for i, token in enumerate(ids) if token == USER and len(ids) - i <= longest), 0)
 
 
@@ -115,7 +115,7 @@ class Chatbot(User):
     def stream(
         self, text: str, decode: DecodeConfig | None = None, **options: Any
     ) -> Generator[str, None, Reply]:
-        """The same as a stream of text; a reply broken off is remembered as far as it went."""
+        """A reply as a stream of text; one that is broken off is remembered as far as it went."""
         asked = self.asked(decode, options)
         reply = Kept(self.answering([*self.turns, text], asked.but(seed=asked.seed + self.n_asked)))
         self.n_asked += 1
@@ -155,7 +155,7 @@ class Chatbot(User):
     def answering(
         self, turns: Sequence[str], decode: DecodeConfig | None = None, **options: Any
     ) -> Generator[str, None, Reply]:
-        """The same while it is being said; the whole is the generator's value."""
+        """An answer as a stream of text; the whole reply is the generator's return value."""
         asked = self.asked(decode, options, LENGTH).but(n_best=1)
         ids, notes = self.context(turns, asked)
         text = self.target.stream()
@@ -200,7 +200,8 @@ class Chatbot(User):
     def read(self, turns: Sequence[str], longest: int | None = None) -> list[int]:
         """The turns as ids, up to where the reply begins; beyond `longest`, the first words go."""
         if self.reads_question:
-            return ended(self.source, [turns[-1]], self.config.model)[0][-(longest or 0) :]
+            ids = source_row(self.source.encode(turns[-1]), self.config.model)
+            return ids[-(longest or 0) :]
         rows, _ = conversation_encoding(self.target).encode([Conversation(tuple(turns))])
         user, *words = rows[0]
         words = words if longest is None else words[-max(1, longest - 3) :]
@@ -227,7 +228,7 @@ class Chatbot(User):
             encode=lambda text: self.context([*before, text], asked)[0],
             options=asked,
             task="chat",
-            target=None if target is None else self.target.encode(target),
+            target=target,
             edit=edit,
         )
 
@@ -303,11 +304,11 @@ class ChatTask(Task):
     def judge(self, examples: list[Conversation], store: Store) -> Judge:
         """The loss; the likeliest replies to a few of the conversations."""
         some = [each.turns[:-1] for each in examples[:N_SAMPLES]]
-        longest = self.config.decode.max_length or LENGTH
+        longest = min(self.config.decode.max_length or LENGTH, SAMPLE_TOKENS)
 
         def sampled(model: Model) -> Samples:
             bot = Chatbot(model, self.tokenizers, self.config)
-            how: dict[str, Any] = {"temperature": 0.0, "max_length": min(longest, SAMPLE_TOKENS)}
-            return tuple((turns[-1], bot.answer(turns, **how).text) for turns in some)
+            replies = (bot.answer(turns, temperature=0.0, max_length=longest) for turns in some)
+            return tuple((reply.said, reply.text) for reply in replies)
 
         return Judge(loss=mean_loss(next_token_loss(), self.batches(store)), samples=sampled)

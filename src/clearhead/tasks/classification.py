@@ -18,9 +18,8 @@ from clearhead.data.store import Encoding, Store, chunks, label_encoding
 from clearhead.errors import DataError, shown
 from clearhead.look import Look
 from clearhead.model import Model
-from clearhead.tasks.baseline import linear_scores
 from clearhead.tasks.looking import Asked, look_at_reading
-from clearhead.tasks.ngrams import MOST_WEIGHTS, fit_ngrams, known_ngrams
+from clearhead.tasks.ngrams import MOST_WEIGHTS, fit_ngrams, known_ngrams, linear_scores
 from clearhead.tasks.task import N_SAMPLES, Task, User, by_length
 from clearhead.training import Judge, Loss, Samples, label_loss, mean_loss, worded
 
@@ -62,8 +61,7 @@ class Classifier(User):
 
     def _prepare(self) -> None:
         self.labels = self.config.labels.names
-        n_marks = len(self.tokenizer.reading(()))
-        self.limit = self.limit_of(self.config.data.max_length, n_marks)
+        self.limit = self.limit_of(self.config.data.max_length, len(self.tokenizer.reading(())))
 
     @staticmethod
     def suits(config: Config) -> bool:

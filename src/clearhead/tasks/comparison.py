@@ -168,23 +168,21 @@ def compare(
     (the default) or "classification".
     """
     systems = [system_of(one) for one in (first, second)]
-    tasks = {str(one.config.task) for one in systems if isinstance(one, User)}
-    tasks = tasks or {task or "translation"}
+    runs = [one for one in systems if isinstance(one, User)]
+    tasks: list[str] = sorted({run.config.task for run in runs}) or [task or "translation"]
     if len(tasks) > 1:
         raise ConfigError(
-            f"The runs are for different tasks: {' and '.join(sorted(tasks))}.",
+            f"The runs are for different tasks: {' and '.join(tasks)}.",
             "Compare two runs of one task.",
         )
-    known = next((one.config.data.columns for one in systems if isinstance(one, User)), ())
-    name = tasks.pop()
     of_task = {"translation": compare_translations, "classification": compare_labels}
-    if name not in of_task and not all(isinstance(one, User) for one in systems):
+    if tasks[0] not in of_task and len(runs) < len(systems):
         raise ConfigError(
-            f"Files of outputs cannot be compared for {name}.", "Compare two run folders."
+            f"Files of outputs cannot be compared for {tasks[0]}.", "Compare two run folders."
         )
-    names = distinct(*(one.name for one in systems))
-    method = of_task.get(name, compare_bits)
-    return replace(method(systems, files, columns or known), names=names)
+    columns = columns or next((run.config.data.columns for run in runs), ())
+    found = of_task.get(tasks[0], compare_bits)(systems, files, columns)
+    return replace(found, names=distinct(*(one.name for one in systems)))
 
 
 def system_of(system: str | Path | User) -> System:
@@ -211,12 +209,11 @@ def compare_translations(
     )
     before, after = (metrics.sentence_chrf(side, references) for side in (first, second))
     gains = [b - a for a, b in zip(before, after, strict=True)]
-    texts = [pair.source for pair in examples]
     return Comparison(
         unit="sentences",
         n_examples=len(examples),
         scores=tuple(metrics.paired_bootstrap(first, second, references)),
-        differences=by_gain(texts, references, (first, second), gains),
+        differences=by_gain(examples, (first, second), gains),
     )
 
 
@@ -232,15 +229,13 @@ def compare_labels(
     ]
     first, second = ([frozenset(line.split(",")) for line in side] for side in sides)
     right = [frozenset(example.labels) for example in examples]
-    truth = zip(first, second, right, strict=True)
-    gains = [100.0 * ((b == r) - (a == r)) for a, b, r in truth]
-    texts = [example.text for example in examples]
-    wanted = [",".join(example.labels) for example in examples]
+    gains = [100.0 * ((b == r) - (a == r)) for a, b, r in zip(first, second, right, strict=True)]
+    asked = [(example.text, ",".join(example.labels)) for example in examples]
     return Comparison(
         unit="texts",
         n_examples=len(examples),
         scores=(metrics.mcnemar(first, second, right),),
-        differences=by_gain(texts, wanted, (sides[0], sides[1]), gains),
+        differences=by_gain(asked, sides, gains),
     )
 
 
@@ -271,16 +266,16 @@ def lines_of(system: System, n_examples: int) -> tuple[str, ...]:
 
 
 def by_gain(
-    texts: Sequence[str],
-    right: Sequence[str],
-    sides: tuple[Sequence[str], Sequence[str]],
-    gains: Sequence[float],
+    examples: Sequence[tuple[str, str]], sides: Sequence[Sequence[str]], gains: Sequence[float]
 ) -> tuple[Difference, ...]:
-    """Those that differ, from the greatest gain to the greatest loss."""
-    rows = zip(texts, right, *sides, gains, strict=True)
+    """The examples that the systems answer differently, the greatest gain first.
+
+    Of each example, the text and the right answer are given.
+    """
+    rows = zip(examples, *sides, gains, strict=True)
     found = [
-        Difference(number=number, text=text, right=wanted, first=a, second=b, gain=gain)
-        for number, (text, wanted, a, b, gain) in enumerate(rows, 1)
+        Difference(number=number, text=text, right=right, first=a, second=b, gain=gain)
+        for number, ((text, right), a, b, gain) in enumerate(rows, 1)
         if a != b
     ]
     return tuple(sorted(found, key=lambda each: (-each.gain, each.number)))

@@ -33,20 +33,21 @@ from clearhead.training import Judge
 class HeldOut:
     """Chooses, in one pass over examples of a number not yet known, those to hold out of training.
 
-    Which ones is a pure function of their numbers and of how many there are. The share to hold out
-    falls as more are counted, so few have to be remembered until it is known. Of running text, the
-    end is held out: single lines would be easy to guess from those around them.
+    Which ones is a pure function of their numbers and of how many there are: a hash of the number
+    decides. The share to hold out falls as more are counted, so that few candidates have to be
+    remembered. Of running text, the end is held out: single lines would be easy to guess from those
+    around them.
     """
 
     def __init__(self, data: DataConfig) -> None:
         self.data = data
         self.n_examples = 0
         self.may_be_held: list[tuple[int, int, Any]] = []
-        """Numbers, keys and examples; those whose key is small enough in the end are held out."""
+        """Numbers, keys (hashes) and examples; in the end those with a small key are held out."""
         self.last: deque[Any] = deque(maxlen=data.validation_limit)
 
     def watched(self, examples: Iterable[Any]) -> Iterator[Any]:
-        """The examples as they are, while they are counted and chosen from."""
+        """Pass the examples on unchanged, while they are counted and candidates are kept."""
         for chunk in chunks(examples):
             numbers = np.arange(self.n_examples, self.n_examples + len(chunk))
             most = int(self.share(self.n_examples + 1) * 2**64)
@@ -57,12 +58,12 @@ class HeldOut:
             yield from chunk
 
     def share(self, n_examples: int) -> float:
-        """How many of so many examples are held out: those whose 64-bit key is below this share."""
+        """The share of so many examples to hold out: those whose 64-bit key is below it."""
         most = max(self.data.validation_share, 1.5 / n_examples)
         return min(most, self.data.validation_limit / n_examples)
 
     def chosen(self) -> tuple[Container[int], list[Any]]:
-        """The numbers of those held out, and they themselves; one at least is, and one is not."""
+        """The numbers of the examples held out, and these examples: at least one, and not all."""
         n_examples = self.n_examples
         if n_examples < 2:
             raise DataError(
@@ -137,9 +138,9 @@ class Corpus:
         self.judged: list[Any] = []
         """The examples that validation is made on."""
         self.sample = Sample()
-        """Of the examples to learn from, as they were last read."""
+        """Some of the examples to learn from, kept the last time that they were read."""
         self.words = WordsSeen()
-        """Those of what the model will read, once the examples to learn from have been read."""
+        """The words of the texts that the model reads, counted as examples are read."""
 
     def resolve(self, decided: Given) -> Config:
         """The settings that follow from the examples, which are split on the same pass."""
@@ -149,23 +150,23 @@ class Corpus:
         return config
 
     def split(self, examples: Iterator[Any] | None = None) -> None:
-        """Read to the end of the first pass, unless it is known already what is held out."""
+        """Read the first pass to its end, unless validation examples are known already."""
         if not self.validation:
             deque(examples or self.first_pass(), maxlen=0)
 
     def first_pass(self) -> Iterator[Any]:
         """All examples, while those to hold out are chosen if there are no validation files."""
         held_out = HeldOut(self.data)
-        yield from self.told(held_out.watched(self.examples), "reading")
+        yield from self.with_progress(held_out.watched(self.examples), "reading")
         if not self.validation:
             self.held_out, chosen = held_out.chosen()
             self.validation, self.n_training = chosen, held_out.n_examples - len(chosen)
 
     def training(self, what: str) -> Iterator[Any]:
-        """The examples that are not held out, read while progress is told what for."""
+        """The examples that are not held out; `what` is the purpose that progress shows."""
         rest = (e for number, e in enumerate(self.examples) if number not in self.held_out)
         self.sample = Sample()
-        for example in self.told(rest, what):
+        for example in self.with_progress(rest, what):
             self.words.add(self.task.read_text(example))
             self.sample.add(example, sum(map(len, self.task.texts(example))))
             yield example
@@ -175,7 +176,7 @@ class Corpus:
                 "Run again when nothing writes to the files.",
             )
 
-    def told(self, examples: Iterable[Any], what: str) -> Iterator[Any]:
+    def with_progress(self, examples: Iterable[Any], what: str) -> Iterator[Any]:
         for number, example in enumerate(examples):
             if number % 1_000 == 0:
                 self.progress(what, number, self.n_training)
@@ -201,7 +202,7 @@ class Corpus:
         )
 
     def fingerprint(self, task: Task) -> str:
-        """Stands for the training part as ids: the files, what is held out, how it is encoded."""
+        """The name of the encoded training part: a hash of files, held-out share and encoding."""
         data, encoding = self.data, task.encoding
         held_out = [] if data.validation_files else [data.validation_share, data.validation_limit]
         examples = [task.name, self.files, held_out, data.max_length, *data.columns]
@@ -222,13 +223,12 @@ class Corpus:
 
     def judge(self, task: Task) -> tuple[Judge, Store]:
         """What validation measures, on the examples that are neither empty nor too long."""
-        store, kept = temporary_store(self.validation, task.encoding, self.data.max_length)
-        self.judged = kept
-        return replace(task.judge(kept, store), n_examples=len(kept)), store
+        store, self.judged = temporary_store(self.validation, task.encoding, self.data.max_length)
+        return replace(task.judge(self.judged, store), n_examples=len(self.judged)), store
 
 
 def refuse_moved(folder: Path, files: Iterable[str]) -> None:
-    """Tell who goes on with a run that its files are not where they were, from where it is now."""
+    """Refuse to go on with a run whose files are no longer where its settings say."""
     for file in files:
         if not (folder / file).exists():
             raise DataError(

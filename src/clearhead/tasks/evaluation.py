@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import sys
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from string import ascii_lowercase
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,7 +37,7 @@ MOST_COLUMNS = 12
 N_CONFUSED = 12
 short = partial(cut_label, widest=32)
 LENGTHS = (0, 6, 11, 16, 21, 31, 51)
-"""Words of a source from which on it belongs to the next class of lengths."""
+"""Where classes of lengths begin, in words of the source."""
 Confusions = Mapping[tuple[Hashable, Hashable], int]
 """How often each (right, said) pair of labels occurs."""
 
@@ -119,7 +118,7 @@ def evaluate_translations(
     begin = time.perf_counter()
     found = all_translations(translator, [pair.source for pair in examples], decode, n_workers)
     seconds = time.perf_counter() - begin
-    texts = [*map(one_line, found)]
+    texts = [one.text.replace("\n", " ") for one in found]
     references = [pair.target for pair in examples]
     scores = [score(texts, references) for score in (metrics.bleu, metrics.chrf, metrics.ter)]
     n_tokens = sum(len(one.tokens) + 1 for one in found)
@@ -128,10 +127,11 @@ def evaluate_translations(
         f"{len(found):,} sentences in {seconds:.1f} s: {len(found) / seconds:,.0f} sentences/s, "
         f"{n_tokens / seconds:,.0f} tokens/s; guard hits: {n_hits}"
     )
-    judged = [*map(Judged.of, examples, found, metrics.sentence_chrf(texts, references))]
-    lengths, sureness = scores_by_length(judged), scores_by_confidence(judged)
-    worst = sorted(judged, key=lambda one: one.chrf)[:n_worst]
-    parts = [*map(str, scores), speed, "", *lengths_table(lengths), "", *sureness_table(sureness)]
+    rows = zip(examples, texts, metrics.sentence_chrf(texts, references), found, strict=True)
+    judged = [Judged(*pair, text, chrf, confidence(one)) for pair, text, chrf, one in rows]
+    lengths, quarters = scores_by_length(judged), scores_by_confidence(judged)
+    worst = sorted(judged, key=lambda one: one.chrF2)[:n_worst]
+    parts = [*map(str, scores), speed, "", *lengths_table(lengths), "", *confidence_table(quarters)]
     return Evaluation(
         scores={
             **by_name(scores),
@@ -140,10 +140,10 @@ def evaluate_translations(
             "tokens_per_second": n_tokens / seconds,
             "guard_hits": n_hits,
             "by_length": lengths,
-            "by_confidence": sureness,
-            "worst": [one.values() for one in worst],
+            "by_confidence": quarters,
+            "worst": [vars(one) for one in worst],
         },
-        text="\n".join([*parts, *(line for one in worst for line in ("", *one.told()))]),
+        text="\n".join([*parts, *(f"\n{one}" for one in worst)]),
         lines=tuple(texts),
     )
 
@@ -163,55 +163,41 @@ def all_translations(
     return list(in_workers(**translator.origin, chunks=chunks, n_workers=n_workers, decode=decode))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Judged:
     """A translation beside its reference: how good it is, and how sure the model was."""
 
-    pair: Pair
-    text: str
-    chrf: float
+    source: str
+    reference: str
+    output: str
+    chrF2: float  # noqa: N815  # the name of the score
     confidence: float
 
-    @classmethod
-    def of(cls, pair: Pair, translation: Translation, chrf: float) -> Self:
-        text = one_line(translation)
-        return cls(pair=pair, text=text, chrf=chrf, confidence=confidence(translation))
-
-    def values(self) -> dict[str, Any]:
-        sides = {"source": self.pair.source, "reference": self.pair.target, "output": self.text}
-        return {**sides, "chrF2": self.chrf, "confidence": self.confidence}
-
-    def told(self) -> list[str]:
-        """The lines that people read, for the worst ones."""
-        return [
-            f"chrF2 {self.chrf:.1f}, confidence {self.confidence:.0%}",
-            f"  source     {self.pair.source}",
-            f"  reference  {self.pair.target}",
-            f"  output     {self.text}",
-        ]
-
-
-def one_line(translation: Translation) -> str:
-    return translation.text.replace("\n", " ")
+    def __str__(self) -> str:
+        return (
+            f"chrF2 {self.chrF2:.1f}, confidence {self.confidence:.0%}\n"
+            f"  source     {self.source}\n"
+            f"  reference  {self.reference}\n"
+            f"  output     {self.output}"
+        )
 
 
 def confidence(translation: Translation) -> float:
-    """The probability of a token of the output, its end included: their geometric mean."""
+    """The geometric mean of the probabilities of the output's tokens, its end included."""
     n = len(translation.log_probs)
     return math.exp(sum(translation.log_probs) / n) if n else 1.0
 
 
 def scores_by_length(judged: Sequence[Judged]) -> list[dict[str, Any]]:
     """BLEU and chrF of the sources with so many words; classes without sentences are left out."""
-    classes = itertools.pairwise((*LENGTHS, sys.maxsize))
     rows = []
-    for least, beyond in classes:
-        some = [one for one in judged if least <= len(one.pair.source.split()) < beyond]
+    for least, beyond in itertools.pairwise((*LENGTHS, math.inf)):
+        some = [one for one in judged if least <= len(one.source.split()) < beyond]
         if some:
-            sides = [one.text for one in some], [one.pair.target for one in some]
+            sides = [one.output for one in some], [one.reference for one in some]
             rows.append(
                 {
-                    "words": f"{least}-{beyond - 1}" if beyond < sys.maxsize else f"{least}+",
+                    "words": f"{least}-{beyond - 1}" if beyond < math.inf else f"{least}+",
                     "sentences": len(some),
                     "BLEU": metrics.bleu(*sides).value,
                     "chrF2": metrics.chrf(*sides).value,
@@ -229,7 +215,7 @@ def lengths_table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def scores_by_confidence(judged: Sequence[Judged]) -> dict[str, Any]:
-    """The quality of the quarters that the model was least and most sure of, and of those between.
+    """Mean chrF2 of each quarter of the outputs, from the least confident to the most confident.
 
     The rank correlation says whether a low confidence means a bad translation.
     """
@@ -238,17 +224,18 @@ def scores_by_confidence(judged: Sequence[Judged]) -> dict[str, Any]:
         {
             "confidence": [some[0].confidence, some[-1].confidence],
             "sentences": len(some),
-            "chrF2": sum(one.chrf for one in some) / len(some),
+            "chrF2": sum(one.chrF2 for one in some) / len(some),
         }
         for quarter in range(4)
         if (some := ordered[len(ordered) * quarter // 4 : len(ordered) * (quarter + 1) // 4])
     ]
-    sides = (np.array([getattr(one, name) for one in judged]) for name in ("confidence", "chrf"))
-    found = metrics.spearman(*sides)
+    found = metrics.spearman(
+        np.array([one.confidence for one in judged]), np.array([one.chrF2 for one in judged])
+    )
     return {"quarters": quarters, "rank_correlation": None if math.isnan(found) else found}
 
 
-def sureness_table(found: Mapping[str, Any]) -> Iterator[str]:
+def confidence_table(found: Mapping[str, Any]) -> Iterator[str]:
     yield "confidence of the model   sentences   mean chrF2"
     for row in found["quarters"]:
         low, high = row["confidence"]

@@ -4,26 +4,25 @@ Fine-tuning is training that begins with another run: its tokenizer, its shape, 
 fit by name.
 """
 
-import os
+import json
+import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from clearhead.config import (
     SECTIONS,
     Config,
-    DataConfig,
     Given,
     Mark,
     TrainConfig,
     layered,
     mark,
-    read_given,
     spelled_out,
 )
 from clearhead.data.batches import Batches
@@ -32,14 +31,12 @@ from clearhead.data.store import STORE_FORMAT, Store
 from clearhead.disk import seen_from_here
 from clearhead.errors import ConfigError, DataError, FolderError, NotFiniteError, shown
 from clearhead.folder import Inheritance, RunFolder, RunPlan
-from clearhead.folder.run import least_bytes
+from clearhead.folder.run import LOCK, least_bytes
 from clearhead.look.film import frame
 from clearhead.machine import device_for, free_memory, keep_freed_memory
 from clearhead.model import Model, build
 from clearhead.tasks.corpus import Corpus
-from clearhead.tasks.hosts import seen_by_all
 from clearhead.tasks.looking import probes
-from clearhead.tasks.pretraining import OBJECTIVES
 from clearhead.tasks.runs import ended_run, use_weights
 from clearhead.tasks.task import Task, Tokenizers, decide, with_vocabularies
 from clearhead.training import (
@@ -59,79 +56,12 @@ from clearhead.training import (
 from clearhead.training.plan import Budget, Plan, measured_speed, parse_budget, planned
 
 COPIES = 4
-"""What training holds of each weight: itself, its gradient and two moments."""
+"""Numbers in memory for each weight in training: itself, its gradient and two moments."""
 FEW_BATCHES = 64
-"""Batches that may be gathered for one update however few examples there are."""
+"""So many batches may be accumulated for one update, even if there are fewer in all examples."""
+SENT_AT_ONCE = 1 << 24
+"""Bytes of a file that are sent to another host at a time."""
 PER_TOKEN = {"tokens.weight", "source_tokens.weight", "head.tokens.weight", "head.bias"}
-
-
-class TrainingRequest(NamedTuple):
-    """What is to be trained: the name of its task, the settings given, the run folder."""
-
-    task: str
-    given: Given
-    into: Path
-
-
-def request(
-    files: Sequence[str | Path],
-    into: str | Path | None,
-    *,
-    task: str | None = None,
-    objective: str | None = None,
-    validation: Sequence[str | Path] = (),
-    columns: Sequence[str] = (),
-    budget: str | None = None,
-    size: str | None = None,
-    start: str | Path | None = None,
-    settings: Given | None = None,
-) -> TrainingRequest:
-    """What people ask for in their own words, as settings.
-
-    In place of files there may be a run to go on with, or a TOML file of settings. The task is the
-    one that is given, or the run's, or the file's. `objective` is for pre-training.
-    """
-    given: Given = {}
-    origin, first = Path(), str(files[0]) if len(files) == 1 else ""
-    if first and into is None and RunFolder(first).exists():
-        files, into = (), first
-    elif first.endswith(".toml"):
-        given, origin, files = read_given(Path(first)), Path(first).parent, ()
-    if into is None:
-        raise ConfigError(
-            "There is no folder to train into.", "Give one, for example: --into runs/my-model"
-        )
-    if "" in (*map(str, files), *map(str, validation), str(into), str(start)):
-        raise ConfigError("A file or folder has no name.", "Name each, or leave it out.")
-    data = DataConfig(**layered(given).get("data", {}))
-    paths = {
-        "files": [*files] or [origin / file for file in data.files],
-        "validation_files": [*validation] or [origin / file for file in data.validation_files],
-    }
-    seen = {name: [os.path.relpath(path, into) for path in each] for name, each in paths.items()}
-    train = {"budget": budget, "start": os.path.relpath(start, into) if start else None}
-    said: Given = {"data": what_is_given(seen | {"columns": list(columns)})}
-    said |= {"train": what_is_given(train), **what_is_given({"size": size or None})}
-    given, run = layered(given, said, settings or {}), RunFolder(into)
-    if objective:
-        family = family_for(objective)
-        given = given if run.exists() else layered(given, {"model": {"family": family}})
-    asked: Given = {"task": task or given.get("task", "translation")}
-    known = Config(**asked) if task or not run.exists() else run.config()
-    return TrainingRequest(known.task, given, run.path)
-
-
-def what_is_given(values: Given) -> Given:
-    return {name: value for name, value in values.items() if value not in (None, [])}
-
-
-def family_for(objective: str) -> str:
-    """The family of models that is pre-trained with an objective."""
-    if objective not in OBJECTIVES:
-        raise ConfigError(
-            f"objective = {shown(objective)} is not known.", f"There are: {', '.join(OBJECTIVES)}."
-        )
-    return OBJECTIVES[objective]
 
 
 def fit(
@@ -141,9 +71,8 @@ def fit(
     begin = time.monotonic()
     keep_freed_memory()
     folder = RunFolder(into)
-    is_new = not folder.exists()
-    decided = decided_for(task.name, given, into) if is_new else {}
-    config = Config(**decided) if is_new else continued(folder, given, task.name)
+    decided = {} if folder.exists() else decided_for(task.name, given, into)
+    config = Config(**decided) if decided else continued(folder, given, task.name)
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
     device = device_for(config.train.device)
@@ -165,6 +94,51 @@ def fit(
             yield from go_on(
                 corpus, folder, config, ranks=ranks, share=share, device=device, begin=begin
             )
+
+
+@contextmanager
+def seen_by_all(folder: RunFolder, ranks: Ranks) -> Iterator[tuple[RunFolder, Callable[[], None]]]:
+    """The run as this process can read it, and what all must call to see newer files of it.
+
+    On hosts that share no disk, the first process sends its run folder to the others, which keep it
+    in a temporary folder; only the first one writes to the run.
+    """
+    if ranks.world == 1 or is_shared(folder, ranks):
+        yield folder, lambda: None
+        return
+    with tempfile.TemporaryDirectory(prefix="clearhead-") as place:
+        copy = folder if ranks.first else RunFolder(Path(place) / folder.path.name)
+
+        def send() -> None:
+            send_files(folder, copy.path, ranks)
+
+        send()
+        yield copy, send
+
+
+def is_shared(folder: RunFolder, ranks: Ranks) -> bool:
+    """Whether all processes see the lock that the first one holds."""
+    path = folder.path / LOCK
+    here = path.read_bytes() if path.exists() else b""
+    n_without = torch.tensor(float(here != ranks.bytes_from_first(here)), device=ranks.device)
+    return not ranks.add_up(n_without)
+
+
+def send_files(folder: RunFolder, copy: Path, ranks: Ranks) -> None:
+    """Copy the files of the first process's folder to each of the others."""
+    files = [*folder.path.glob("*"), *folder.checkpoints.path.glob("*/*")]
+    names = [str(file.relative_to(folder.path)) for file in files if file.is_file()]
+    for name in json.loads(ranks.bytes_from_first(json.dumps(names).encode())):
+        path = copy / name
+        if not path.resolve().is_relative_to(copy.resolve()):
+            raise FolderError(
+                f"The first process sent a file {shown(name)}.", "Trust no such host."
+            )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("rb" if ranks.first else "wb") as file:
+            while piece := ranks.bytes_from_first(file.read(SENT_AT_ONCE) if ranks.first else b""):
+                if not ranks.first:
+                    file.write(piece)
 
 
 def go_on(
@@ -211,13 +185,13 @@ def go_on(
             share=share,
             stop=stop,
         )
-        yield from recorded(job, folder, plan, notes=about(made, store, validation))
+        yield from train_and_record(job, folder, plan, notes=about(made, store, validation))
 
 
 def refuse_other_examples(folder: RunFolder, plan: RunPlan, examples: str) -> None:
-    """Refuse to go on with other data, in which the place that was reached means nothing."""
-    is_named = plan.examples.startswith(f"{STORE_FORMAT}-")  # not so by earlier versions
-    if is_named and plan.examples != examples:
+    """Refuse to go on with other examples: the place in the data would mean nothing."""
+    # earlier versions named them otherwise
+    if plan.examples.startswith(f"{STORE_FORMAT}-") and plan.examples != examples:
         raise DataError(
             f"The training examples are not those that {folder.path} was begun with.",
             "Put the files back as they were, or train a new run with another --into.",
@@ -227,13 +201,16 @@ def refuse_other_examples(folder: RunFolder, plan: RunPlan, examples: str) -> No
 def begun_model(
     folder: RunFolder, plan: RunPlan, task: Task, store: Store, into: Path
 ) -> Generator[Note, None, tuple[Model, RunPlan]]:
-    """A model with what is known before training, told of in notes; and the plan that says so."""
+    """The model before its first update: drawn at random, inherited, or fitted without training.
+
+    Notes tell what was done, and the plan keeps what was inherited.
+    """
     config = task.config
     torch.manual_seed(config.train.seed)
     model = build(config.model)
     if folder.checkpoints.newest() is not None:  # it holds all that the other run gave
         return model, plan
-    if base := started_from(config.train.start, into):
+    if base := base_run(config.train.start, into):
         inherited = inherit(model, base, task.tokenizers)
         plan = plan.model_copy(update={"inherited": inherited})
         yield Note(0, told_inheritance(inherited))
@@ -243,9 +220,9 @@ def begun_model(
 
 
 def decided_for(task: str, given: Given, into: Path) -> Given:
-    """All that is decided about a new run, also by the one that it begins with."""
-    base = started_from(TrainConfig(**layered(given).get("train", {})).start, into)
-    return decide(task, given, like(base, given) if base else None)
+    """All settings that are decided for a new run, also by the run that it begins with."""
+    base = base_run(TrainConfig(**layered(given).get("train", {})).start, into)
+    return decide(task, given, inherited_settings(base, given) if base else None)
 
 
 def create(
@@ -254,12 +231,8 @@ def create(
     """Make a new run folder: learn the tokenizers and choose all that is not decided."""
     task, config = corpus.task, corpus.resolve(decided)
     refuse_impossible(task, config)
-    base = started_from(config.train.start, folder.path)
-    tokenizers = (
-        base.tokenizers()
-        if base and not config.train.new_vectors
-        else corpus.tokenizers(config.tokenizer)
-    )
+    base = base_run("" if config.train.new_vectors else config.train.start, folder.path)
+    tokenizers = base.tokenizers() if base else corpus.tokenizers(config.tokenizer)
     config = with_vocabularies(config, tokenizers)
     refuse_impossible(task, config)
     made = task(config, tokenizers)
@@ -277,7 +250,7 @@ def create(
         target,
         None if source is target else source,
         words=corpus.words.numbers(),
-        origin=base.origin_files() if base and not config.train.new_vectors else None,
+        origin=base.origin_files() if base else None,
         plan=RunPlan(
             steps=plan.steps,
             seconds=plan.seconds,
@@ -315,7 +288,7 @@ def measured_plan(
 
 
 def refuse_impossible(task: type[Task], config: Config) -> None:
-    """Refuse a model that the task cannot use, or the machine not hold, before there is any of it."""
+    """Refuse a model that the task cannot use, or that is too large for the memory."""
     model = config.model
     if model.family not in task.families:
         raise ConfigError(
@@ -342,7 +315,7 @@ def refuse_endless_updates(train: TrainConfig, n_batches: int) -> None:
 
 
 def about(task: Task, training: Store, validation: Store) -> list[Note]:
-    """What people should know of the examples: few, left out, or put right."""
+    """Notes for people about the examples: too few, some left out, or faults put right."""
     n_predicted = task.n_predictions(training)
     few = (
         f"{len(training):,} {task.unit} with {n_predicted:,} {task.predicted} to predict are few: "
@@ -356,16 +329,17 @@ def about(task: Task, training: Store, validation: Store) -> list[Note]:
 
 
 def continued(folder: RunFolder, given: Given, task: str) -> Config:
-    """The run's settings with those given now; such as would change its updates are refused."""
+    """The run's settings with those given now; what would make other updates is refused."""
     stored, ended = folder.config(), has_ended(folder)
     now = Config(**layered(stored.model_dump(), spelled_out(given), {"task": task}))
-    after_by_name = settings_by_name(now)
-    for name, before in settings_by_name(stored).items():
-        after = after_by_name[name]
-        if before != after and not may_change(name, before, after, ended=ended):
+    before, after = settings_by_name(stored), settings_by_name(now)
+    for name in before:
+        if before[name] != after[name] and not may_change(
+            name, before[name], after[name], ended=ended
+        ):
             raise ConfigError(
-                f"{folder.path} was begun with {name} = {before}, and {after} would make it "
-                "another run.",
+                f"{folder.path} was begun with {name} = {before[name]}, and {after[name]} would "
+                "make it another run.",
                 "Leave the setting out to resume, or train a new run with another --into.",
             )
     return now
@@ -373,13 +347,14 @@ def continued(folder: RunFolder, given: Given, task: str) -> Config:
 
 def has_ended(folder: RunFolder) -> bool:
     """Whether weights were chosen after the last of the updates that the plan has."""
-    total = folder.plan().total
-    lines = folder.log.lines() if folder.has_weights() else ()
-    return any(line.get("kind") == "chosen" and line["step"] >= total for line in lines)
+    return folder.has_weights() and any(
+        line.get("kind") == "chosen" and line["step"] >= folder.plan().total
+        for line in folder.log.lines()
+    )
 
 
 def extend(folder: RunFolder, config: Config) -> None:
-    """Give a run that has ended a new course from its last weights, if more is asked of it."""
+    """Let a run that has ended train on from its last weights, if it is given more time."""
     if not has_ended(folder):
         return
     afresh = (
@@ -415,7 +390,7 @@ def extend(folder: RunFolder, config: Config) -> None:
 
 
 def steps_for(budget: Budget, plan: RunPlan, last: dict[str, Any]) -> int:
-    """Updates in all that a budget is good for, at the pace up to the last one that was made."""
+    """The number of updates in all that a budget allows, at the pace of those made so far."""
     done, seconds = last["step"], max(1e-3, last["seconds"])
     if budget.seconds is not None and budget.seconds > (plan.seconds or seconds):
         return int(done + max(1, round(done * (budget.seconds / seconds - 1))))
@@ -425,7 +400,7 @@ def steps_for(budget: Budget, plan: RunPlan, last: dict[str, Any]) -> int:
 
 
 def told_to_train_on(folder: RunFolder) -> str:
-    """What a person should know who trains a run that has ended, and asks for no more."""
+    """What to tell a person who trains a run that has ended without giving it more time."""
     plan, budget = folder.plan(), folder.config().train.budget
     more = f"{2 * plan.seconds / 60:.0f}m" if plan.seconds else f"{2 * plan.total} steps"
     asked = f" (it had {budget})" if budget else ""
@@ -443,9 +418,10 @@ def settings_by_name(config: Config) -> Given:
 
 
 def may_change(name: str, before: Any, after: Any, *, ended: bool) -> bool:
-    """Whether a run may go on with another value: a time may grow; steps and epochs shape a run.
+    """Whether a run may go on with another value of a setting.
 
-    One that has ended may be given more of each, for a new course.
+    A budget of time may grow; one of steps or epochs may not, for the learning rate depends on it,
+    unless the run has ended and trains on.
     """
     if name in ("train.budget", "train.max_steps") and ended:
         return True
@@ -455,8 +431,10 @@ def may_change(name: str, before: Any, after: Any, *, ended: bool) -> bool:
     return section in SECTIONS and mark(section, setting) is Mark.FREE
 
 
-def recorded(job: Job, folder: RunFolder, plan: RunPlan, notes: list[Note]) -> Iterator[Report]:
-    """The reports of the training, each written to the log; the weights to use at the end."""
+def train_and_record(
+    job: Job, folder: RunFolder, plan: RunPlan, notes: list[Note]
+) -> Iterator[Report]:
+    """Train and write each report to the log, frames to the film, and at the end the weights."""
     newest = job.keeper.newest()
     step = newest.step if newest else 0
     job.ranks.wait()  # until all have read the plan
@@ -496,7 +474,7 @@ def recorded(job: Job, folder: RunFolder, plan: RunPlan, notes: list[Note]) -> I
 
 
 def changes_of(plan: RunPlan, report: Report, job: Job) -> dict[str, Any]:
-    """What a report changes in the plan, if it is not from before the run was resumed."""
+    """What a report changes in the plan, unless it repeats what an interrupted run reported."""
     if isinstance(report, Correction) and report not in job.corrections:
         made = (report.step, report.progress, report.steps)
         return {"corrections": (*plan.corrections, made)}
@@ -505,12 +483,13 @@ def changes_of(plan: RunPlan, report: Report, job: Job) -> dict[str, Any]:
     return {}
 
 
-def started_from(start: str, into: Path) -> RunFolder | None:
+def base_run(start: str, into: Path) -> RunFolder | None:
+    """The run whose weights training begins with, if there is one."""
     return RunFolder.open(seen_from_here(into / start)) if start else None
 
 
-def like(base: RunFolder, given: Given) -> Given:
-    """The shape and the tokenizer of the other run; another tokenizer must be asked for."""
+def inherited_settings(base: RunFolder, given: Given) -> Given:
+    """The model's shape and the tokenizer settings that a run takes over from its base run."""
     theirs = base.config()
     model = {
         name: value
@@ -533,7 +512,7 @@ def like(base: RunFolder, given: Given) -> Given:
 
 @torch.no_grad()
 def inherit(model: Model, base: RunFolder, tokenizers: Tokenizers) -> Inheritance:
-    """Take over each weight of the same name and shape, and the vectors of known tokens."""
+    """Copy each weight of the same name and shape, and the vectors of tokens that both know."""
     if not base.has_weights():
         raise FolderError(
             f"{base.path} has no weights yet.",

@@ -41,28 +41,27 @@ def look_at_writing(
     encode: Encode,
     options: DecodeConfig,
     task: str,
-    target: Sequence[int] | None = None,
+    target: str | None = None,
     edit: Asked = None,
     decoded: Callable[[Sequence[int]], str] | None = None,
     **search: Any,
 ) -> Look:
-    """A look at what a model writes for a text, or at how it finds a given target (plain ids).
+    """A look at what a model writes for a text, or at how likely it finds a given target.
 
-    The target is ids without special tokens. `encode` makes what the model reads: the encoder's
-    source, or the context that a decoder goes on from. Edits are in force while it writes, so that
-    text and picture agree.
+    `encode` makes what the model reads: the encoder's source, or the context that a decoder goes on
+    from. Edits are in force while it writes, so that text and picture agree.
     """
     own = tokenizers[1]
     end = search.get("end", own.end)
 
     def looked(edits: Edits) -> Look:
         source = read(encode, edits.swapped(text))
-        found, beam = None, None
-        if target is None:
-            found, beam = decoded_with_tree(
-                flat, own, source, options=options, edits=edits, search=search
-            )
-        ids = list(found.ids if found else target or ())
+        found, beam = (
+            decoded_with_tree(flat, own, source, options=options, edits=edits, search=search)
+            if target is None
+            else (None, None)
+        )
+        ids = list(found.ids) if found else own.encode(target or "")
         # the encoder reads the source, or the decoder goes on from it
         reads = flat.model.config.reads
         context = [own.start] if reads or not source else source
@@ -87,7 +86,7 @@ def look_at_writing(
 
 
 def looks_ahead(edits: Edits) -> bool:
-    """Whether the decoder may see what it has not written yet."""
+    """Whether the edits take away the causal mask, so that the decoder sees later tokens."""
     return any(name == "no-mask" or name.startswith("no-mask:decoder") for name in edits.names)
 
 
@@ -163,7 +162,7 @@ def look_through(
     target: Sequence[Token] = (),
     **known: Any,
 ) -> Look:
-    """What passes through an edited model that reads a source and, if it writes, a target."""
+    """A replay: an edited model reads a source and, if it writes, a target, and all is recorded."""
     read, written = ([token.id for token in side] for side in (source, target))
     return Look(
         model=model,
@@ -178,7 +177,7 @@ def look_through(
 
 
 def read(encode: Encode, text: str) -> list[int]:
-    """The ids of a text, if all numbers about them have room."""
+    """The ids of a text, which is refused if it is too long to keep all numbers about it."""
     ids = list(encode(text))
     if len(ids) > MOST_TOKENS:
         raise TextError(
@@ -198,15 +197,15 @@ def with_before(looked: Callable[[Edits], Look], edits: Edits) -> Look:
 
 
 def probes(job: Job) -> list[Probe]:
-    """Some examples of a good length to film each head on, cut to what a frame holds.
+    """A few examples to film the attention of each head on, cut to what a frame holds.
 
-    A run of several processes, a huge model, or one without attention is not filmed.
+    Training with several processes, huge models, and models without attention are not filmed.
     """
     config = job.model.config
-    if config.recurs and config.family != "encoder-decoder":
-        return []
+    has_attention = not config.recurs or config.family == "encoder-decoder"
     n_heads = config.n_heads * (config.n_encoder_layers + 2 * config.n_decoder_layers)
-    if not job.config.film or job.ranks.world > 1 or n_heads > MOST_HEADS:
+    is_large = job.ranks.world > 1 or n_heads > MOST_HEADS
+    if not job.config.film or not has_attention or is_large:
         return []
     for batch in islice(job.batches.fixed(), 200):
         if max(len(side) for side in sides(batch, 0)) >= LONGEST - 3:

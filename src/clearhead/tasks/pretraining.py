@@ -1,7 +1,8 @@
 """Pre-training: from plain text alone, without labels, what other tasks can begin with.
 
 The model's family says what is asked: a decoder is asked for the next token, an encoder for hidden
-tokens (masked language modelling), and both together for spans that were taken out (denoising).
+tokens (masked language modelling), and both together for spans that were taken out (denoising). A
+pre-trained encoder fills gaps, and makes a vector of each text (sentence embedding).
 """
 
 import re
@@ -12,14 +13,19 @@ from itertools import islice
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
 
 from clearhead.config import Config, Given
 from clearhead.data.batches import Batches, Noisy, denoising_batch, masked_batch
 from clearhead.data.store import Store
 from clearhead.errors import TextError, shown
 from clearhead.look import Look
+from clearhead.model import masks
+from clearhead.model.sequence import pool
 from clearhead.tasks.looking import Asked, look_at_reading
-from clearhead.tasks.task import User
+from clearhead.tasks.task import User, by_length
 from clearhead.tasks.writing import WritingTask
 from clearhead.training import Judge, Loss, masked_token_loss, mean_loss, next_token_loss
 
@@ -117,6 +123,55 @@ class Filler(User):
             if spelling.startswith(b" ") == spaced
         )
         return tuple(islice((one for one in words if any(map(str.isalnum, one.word))), n_best))
+
+
+class Encoder(User):
+    """A model that reads, asked for vectors: of a sentence encoder, or of any other run."""
+
+    ability = "embed"
+    remedy = "clearhead pretrain FILES --objective masked --into RUN"
+
+    def _prepare(self) -> None:
+        self.limit = self.limit_of(self.config.data.max_length, len(self.source.reading(())))
+
+    @staticmethod
+    def suits(config: Config) -> bool:
+        return config.model.reads
+
+    @torch.inference_mode()
+    def embed(self, texts: Sequence[str]) -> Float[Tensor, "N D"]:
+        """A vector for each text, pooled and scaled as the model wants; long texts are cut off."""
+        config, device = self.config.model, self.model.device
+        rows = [self.read(row) for row in self.source.encode_batch(list(texts))]
+        vectors = torch.empty(len(rows), config.d_model)
+        for numbers, source, real in by_length(rows):
+            mask = masks.padding(real.to(device))
+            memory = self.model.encode(source.to(device), mask)
+            vectors[numbers] = pool(memory, mask, config.pooling).float().cpu()
+        return F.normalize(vectors, dim=-1) if config.unit_vectors else vectors
+
+    def likeness(self, texts: Sequence[str], others: Sequence[str]) -> Float[Tensor, " N"]:
+        """How alike the texts of each pair are: the cosine of the angle between their vectors."""
+        return F.cosine_similarity(self.embed(texts), self.embed(others))
+
+    def similarity(self, texts: Sequence[str], others: Sequence[str]) -> Float[Tensor, "N M"]:
+        """The same of each text with each of the others."""
+        ours, theirs = (F.normalize(self.embed(each), dim=-1) for each in (texts, others))
+        return ours @ theirs.mT
+
+    def look(self, text: str, edit: Asked = None) -> Look:
+        return look_at_reading(
+            self.model,
+            self.source,
+            text,
+            encode=lambda text: self.read(self.source.encode(text)),
+            task="embedding",
+            edit=edit,
+        )
+
+    def read(self, ids: Sequence[int]) -> list[int]:
+        row = self.source.reading(ids[: self.limit])
+        return row if self.config.model.source_end else row[:-1] or row
 
 
 OBJECTIVES = {"next": "decoder", "masked": "encoder", "denoise": "encoder-decoder"}

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from multiprocessing.resource_tracker import ensure_running
 from pathlib import Path
 from typing import Any, Self
@@ -29,8 +29,7 @@ from clearhead.machine import device_for, keep_freed_memory
 from clearhead.tasks.chat import Chatbot, ChatTask
 from clearhead.tasks.classification import ClassificationTask, Classifier
 from clearhead.tasks.corpus import Corpus
-from clearhead.tasks.embedding import Encoder
-from clearhead.tasks.pretraining import Filler, PretrainingTask
+from clearhead.tasks.pretraining import Encoder, Filler, PretrainingTask
 from clearhead.tasks.task import Task, User
 from clearhead.tasks.translation import Translation, TranslationTask, Translator
 from clearhead.tasks.writing import Writer, WritingTask
@@ -55,9 +54,12 @@ USERS: dict[str, type[User]] = {
 }
 """What a run of each task can be used as, and a pre-trained model of each family."""
 STILL_FALLING = 0.02
-"""A share of the validation loss; whoever loses more of it in the last quarter is still learning."""
+"""A model is still learning if its validation loss fell by more than this share in the last quarter
+of the time."""
 MANY = 4_096
-"""Lines, times the width of the beam, that take longer to translate than processes to start."""
+"""For more lines than this, times the width of the beam, starting worker processes pays."""
+ENDING_SIGNALS = {signal.SIGINT, signal.SIGHUP, signal.SIGTERM}
+"""Signals that end a program."""
 
 
 def load(path: str | Path, device: str = "cpu", checkpoint: str = "") -> User:
@@ -218,7 +220,7 @@ def use_weights(
 
 
 def card(folder: RunFolder, config: Config, chosen: Chosen) -> str:
-    """Markdown; what is not known is not said."""
+    """The card of a run in Markdown: what it was trained on, and how well it does."""
     log = list(folder.log.lines())
     last = {line.get("kind"): line for line in log}
     model, data = config.model, config.data
@@ -278,7 +280,7 @@ def reached(validation: dict[str, Any] | None, chosen: Chosen) -> Iterable[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended(Chosen):
-    """What a run has come to, and whether more time would help; `str()` tells it to people."""
+    """The result of a training, and whether more time would help; `str()` says it to people."""
 
     unit: str
     """What its examples are called."""
@@ -337,7 +339,7 @@ class Ended(Chosen):
 
 
 def ended_run(folder: RunFolder, chosen: Chosen) -> Ended:
-    """What a run that has just chosen its weights has come to, as far as its log is there."""
+    """The result of a training that has just chosen its weights, as its log has it."""
     log = list(folder.log.lines())
     steps = [line for line in log if line.get("kind") == "step"]
     validations = [line for line in log if line.get("kind") == "validation"]
@@ -354,7 +356,7 @@ def ended_run(folder: RunFolder, chosen: Chosen) -> Ended:
 
 
 def described_file(path: Path) -> str:
-    """A file by its name, size and hash; not by its place, which is nobody's business."""
+    """A file by its name, size and hash; not by its path, which is private."""
     if not path.is_file():
         return path.name
     return f"{path.name}: {path.stat().st_size:,} bytes, SHA-256 {sha256_of(path)}"
@@ -375,38 +377,27 @@ def in_workers(
     checkpoint: str = "",
     **options: Any,
 ) -> Iterator[Translation]:
-    """The translations of chunks of texts, in order; at most a few chunks are read ahead.
+    """The translations of chunks of texts, in order, each chunk by one of several processes.
 
     Each worker process has a pipe of its own and one chunk at a time, so that nothing is shared
     that one of them could leave locked or half written when it is killed.
     """
     load = partial(Translator.load, *runs, int8=int8, checkpoint=checkpoint)
-    rest, number, next_given = iter(chunks), 0, 0
-    given: dict[Connection, int] = {}
-    found: dict[int, list[Translation]] = {}
     with started_workers(n_workers, load, options) as idle:
-        while True:
-            while idle and next_given <= number + 2 * n_workers:
-                if (chunk := next(rest, None)) is None:
-                    break
-                given[idle[-1]] = next_given
-                idle.pop().send(list(chunk))
-                next_given += 1
-            if number == next_given:
-                return
-            if number in found:
-                yield from found.pop(number)
-                number += 1
-                continue
-            for pipe in wait(list(given)):
-                assert isinstance(pipe, Connection)
-                found[given.pop(pipe)] = answer_from(pipe, n_workers)
-                idle.append(pipe)
+
+        def translate(texts: list[str]) -> list[Translation]:
+            pipe = idle.pop()  # there is one: of threads there are no more than pipes
+            found = answer_from(pipe, texts, n_workers)
+            idle.append(pipe)
+            return found
+
+        yield from in_threads(translate, chunks, n_threads=n_workers)
 
 
-def answer_from(pipe: Connection, n_workers: int) -> list[Translation]:
-    """What a worker has made of its chunk: translations, or the error that it met."""
+def answer_from(pipe: Connection, texts: list[str], n_workers: int) -> list[Translation]:
+    """What a worker makes of a chunk: translations, or the error that it meets."""
     try:
+        pipe.send(texts)
         answer = pipe.recv()
     except (EOFError, ConnectionError):
         raise ModelError(
@@ -419,11 +410,35 @@ def answer_from(pipe: Connection, n_workers: int) -> list[Translation]:
     return answer
 
 
+def in_threads(
+    translate: Callable[[list[str]], list[Translation]],
+    chunks: Iterable[Sequence[str]],
+    *,
+    n_threads: int,
+) -> Iterator[Translation]:
+    """The translations of chunks of texts, in order, by threads that wait for somebody else:
+    worker processes, or a backend's own decode. At most a few chunks are read ahead.
+    """
+    waiting: deque[Future[list[Translation]]] = deque()
+    threads = ThreadPoolExecutor(
+        n_threads, initializer=signal.pthread_sigmask, initargs=(signal.SIG_BLOCK, ENDING_SIGNALS)
+    )  # signals are for the main thread
+    try:
+        for chunk in chunks:
+            waiting.append(threads.submit(translate, list(chunk)))
+            while waiting and (waiting[0].done() or len(waiting) > 2 * n_threads):
+                yield from waiting.popleft().result()
+        while waiting:
+            yield from waiting.popleft().result()
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+
+
 @contextmanager
 def started_workers(
     n_workers: int, load: Callable[[], Translator], options: dict[str, Any]
 ) -> Iterator[list[Connection]]:
-    """Pipes to as many processes that translate; in whatever way the block ends, so do they."""
+    """Start processes that translate, and yield a pipe to each; they end with the block."""
     context = multiprocessing.get_context("spawn")
     ensure_running()  # the first process to start would start this one too, and be disturbed
     workers, pipes = [], []
@@ -444,32 +459,10 @@ def started_workers(
                 worker.join()
 
 
-def in_threads(
-    translator: Translator, chunks: Iterable[Sequence[str]], *, n_threads: int, **options: Any
-) -> Iterator[Translation]:
-    """The same in this process, where a backend's own decode: they never wait for the next texts."""
-
-    def translated(texts: list[str]) -> list[Translation]:
-        return translator.translate(texts, **options)
-
-    waiting: deque[Future[list[Translation]]] = deque()
-    threads = ThreadPoolExecutor(n_threads)
-    try:
-        for chunk in chunks:
-            waiting.append(threads.submit(translated, list(chunk)))
-            if len(waiting) > n_threads:
-                yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()
-    finally:
-        threads.shutdown(wait=False, cancel_futures=True)
-
-
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """While inside, signals that end a program wait; a process that is started here never hears them."""
-    ending = {signal.SIGINT, signal.SIGHUP, signal.SIGTERM}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+    """Block the signals that end a program; a process started meanwhile never gets any."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
     try:
         yield
     finally:
@@ -479,7 +472,7 @@ def undisturbed() -> Iterator[None]:
 def translate_for_parent(
     pipe: Connection, load: Callable[[], Translator], options: dict[str, Any]
 ) -> None:
-    """Translate the chunks that come, with one thread, until there is nobody to send them."""
+    """Translate the chunks that come through the pipe, with one thread, until it is closed."""
     threading.Thread(target=leave_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -496,7 +489,7 @@ def translate_for_parent(
 
 
 def leave_with_parent() -> None:
-    """End this process with its parent, which when killed cannot say that all is done."""
+    """End this process as soon as its parent ends, which cannot do it when it is killed itself."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "a worker was started by somebody"
     parent.join()

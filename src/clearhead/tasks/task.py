@@ -29,7 +29,7 @@ from clearhead.training import Judge, Loss, next_token_loss
 Tokenizers = tuple[Tokenizer, Tokenizer]
 """The source's and the target's, which may be the same."""
 BATCH_TOKENS = 8_192
-"""Tokens that are read at once, padding included."""
+"""Tokens of the texts that are read together, padding included."""
 N_SAMPLES = 3
 """Examples whose outputs are shown at each validation."""
 T = TypeVar("T")
@@ -62,17 +62,17 @@ FINE_TUNING: Given = {
     "data": {"max_n_grams": 0},
     "train": {"learning_rate": 1e-3, "muon_learning_rate": 0.005},
 }
-"""Whatever the task, for weights that another run has learned: smaller steps, and the encoder
-alone, whose layout other programs know."""
+"""For fine-tuning, whatever the task: smaller steps, and the encoder alone, without n-grams beside
+it, since other programs know its layout."""
 FINE_WIDTH = 128
-"""How wide a model these steps suit; in a wider one each output sums more of them."""
+"""The width of a model that these learning rates suit; wider ones need lower rates."""
 
 
 def decide(task: str, given: Given, inherited: Given | None = None) -> Given:
-    """All that is decided about a new run of a task; later layers win, and at last what is given.
+    """All settings that are decided for a new run of a task: what is given wins over all else.
 
-    `inherited` are the settings that it takes over from a run that it begins with. What is not
-    decided is open: the plan may choose it, and else the default in `config.py` holds.
+    `inherited` are settings of the run that it begins with. What is not decided here is open: the
+    plan may choose it, and else the default in `config.py` holds.
     """
     said = spelled_out(given)
     size = PRESETS[given["size"]] if "size" in given else {}
@@ -81,14 +81,17 @@ def decide(task: str, given: Given, inherited: Given | None = None) -> Given:
 
 
 def fine_tuning(inherited: Given) -> Given:
-    """The settings to go on with; learning rates fall with the width, as docs/LOG.md says why."""
+    """The settings of fine-tuning; docs/LOG.md says why learning rates fall with the width."""
     share = min(1.0, FINE_WIDTH / inherited.get("model", {}).get("d_model", FINE_WIDTH))
     rates = {name: share * rate for name, rate in FINE_TUNING["train"].items()}
     return layered(FINE_TUNING, {"train": rates})
 
 
 class Task(ABC):
-    """The class reads examples and resolves settings; an instance makes batches, loss and judge."""
+    """What training has to know of a task: how to read examples, batches, loss, validation.
+
+    The class reads examples and resolves settings; an instance has settings and tokenizers.
+    """
 
     name: ClassVar[str]
     unit: ClassVar[str]
@@ -96,9 +99,9 @@ class Task(ABC):
     predicted: ClassVar[str] = "tokens"
     """What the model is asked to predict, in the plural."""
     families: ClassVar[tuple[str, ...]]
-    """Of the model: those that it can be done with."""
+    """The families of models that can do it."""
     enough: ClassVar[int]
-    """Predictions in the training examples below which nobody should expect much."""
+    """With fewer predictions than this in the training examples, nobody should expect much."""
 
     def __init__(self, config: Config, tokenizers: Tokenizers) -> None:
         self.config, self.tokenizers = config, tokenizers
@@ -123,7 +126,7 @@ class Task(ABC):
     def resolve(cls, decided: Given, examples: Iterator[Any], /) -> Config:
         """The settings that are decided, and those that follow from the examples.
 
-        These come but once, and need not be read to their end.
+        The examples can be read only once, and need not be read to their end.
         """
 
     @property
@@ -133,17 +136,17 @@ class Task(ABC):
 
     @abstractmethod
     def n_predictions(self, store: Store) -> int:
-        """What the model is asked in one pass over the examples."""
+        """How many predictions the model is asked for in one pass over the examples."""
 
     @abstractmethod
     def batches(self, store: Store) -> Batches[Any]: ...
 
     def sized(self, store: Store) -> Config:  # noqa: ARG002
-        """The settings with the sizes that only the encoded examples tell."""
+        """The settings with the sizes that depend on the encoded examples."""
         return self.config
 
     def begin(self, model: Model, store: Store) -> str:  # noqa: ARG002
-        """Fit what of a new model is known without training; what was done, in a sentence."""
+        """Fit the parts of a new model that need no training; what was done, in a sentence."""
         return ""
 
     @property
@@ -151,12 +154,12 @@ class Task(ABC):
         return next_token_loss(self.config.train.label_smoothing, self.config.train.word_dropout)
 
     def baseline(self, training: list[Any], validation: list[Any]) -> str:  # noqa: ARG002
-        """What a model without a network reaches on the validation examples, in a few words."""
+        """The score of a model without a neural network on the validation examples, in words."""
         return ""
 
     @abstractmethod
     def judge(self, examples: list[Any], store: Store) -> Judge:
-        """What validation measures, on these examples."""
+        """What validation measures: loss, score and samples on these examples."""
 
 
 def with_vocabularies(config: Config, tokenizers: Tokenizers) -> Config:
@@ -177,28 +180,33 @@ class User(ABC):
     """The command that trains one."""
 
     def __init__(
-        self, model: Model, tokenizers: Tokenizers, config: Config, name: str = ""
+        self,
+        model: Model,
+        tokenizers: Tokenizers,
+        config: Config,
+        name: str = "",
+        words: Words | None = None,
     ) -> None:
         self.model, self.config, self.name = model, config, name
         self.tokenizers, self.tokenizer = tokenizers, tokenizers[1]
         self.source, self.target = tokenizers
-        self.words: Words | None = None
+        self.words = words
         """The words that it has seen in training, where the run knows them."""
         self.searching: Searching = PACED
         self._prepare()
 
     def _prepare(self) -> None:  # noqa: B027  # most need something, not all
-        """Lay out what follows from the model and its settings and is needed again and again."""
+        """Compute once what every call needs: the flat weights, the longest input."""
 
     def by(self, searching: Searching) -> Self:
-        """The same user (a shallow copy) whose outputs somebody else searches for: a pool, say."""
+        """A shallow copy that has its outputs searched for elsewhere, for example in a pool."""
         other = copy(self)
         other.searching = searching
         return other
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu", checkpoint: str = "") -> Self:
-        """The model in a run folder, refused if it cannot be used like this.
+        """The model in a run folder; a run that cannot be used like this is refused.
 
         `checkpoint` names other weights than those to use: "last", or the number of a step.
         """
@@ -206,9 +214,7 @@ class User(ABC):
         config = folder.config()
         cls.refuse_others(folder, config)
         model = folder.model(device, checkpoint)
-        user = cls(model, folder.tokenizers(), config, folder.path.name)
-        user.words = folder.words()
-        return user
+        return cls(model, folder.tokenizers(), config, folder.path.name, folder.words())
 
     @classmethod
     def refuse_others(cls, folder: RunFolder, config: Config) -> None:
@@ -226,7 +232,7 @@ class User(ABC):
 
     @abstractmethod
     def look(self, text: str, /, *args: Any, **options: Any) -> Look:
-        """Every number behind what the model makes of a text."""
+        """Every number behind what the model does with a text."""
 
     def note_on(self, text: str) -> str:
         """What a person should know before believing the answer: words new to the model."""
@@ -235,12 +241,15 @@ class User(ABC):
     def asked(
         self, decode: DecodeConfig | None, changes: Mapping[str, Any], length: int | None = None
     ) -> DecodeConfig:
-        """How to decode: the run's settings or those given, changed; `length` if they have none."""
+        """How to decode: the settings given, or else the run's, with some changed.
+
+        An output is at most `length` tokens long where they name no number.
+        """
         found = (decode or self.config.decode).but(**changes)
         return found.but(max_length=length) if length and found.max_length is None else found
 
     def limit_of(self, longest: int, n_marks: int) -> int:
-        """Tokens that are read at once; learned positions must also hold the marks around them."""
+        """The longest input in tokens: learned positions must also have room for special tokens."""
         model = self.config.model
         return (
             min(longest, model.max_positions - n_marks) if model.positions == "learned" else longest
@@ -257,7 +266,7 @@ class User(ABC):
 def by_length(
     rows: Sequence[Sequence[int]],
 ) -> Iterator[tuple[list[int], Int[Tensor, "B S"], Bool[Tensor, "B S"]]]:
-    """Rows of ids collated, those of like length together: which they are, ids, what is real."""
+    """Rows of ids collated by length (length buckets): their numbers, padded ids, padding mask."""
     order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
     while order:
         size = max(1, BATCH_TOKENS // len(rows[order[-1]]))
@@ -268,7 +277,7 @@ def by_length(
 
 
 class Kept(Generic[T, V]):
-    """The items of a generator, whose value is kept for when they have all come."""
+    """A generator to iterate over, which keeps its return value in `value`."""
 
     value: V
 
@@ -280,7 +289,7 @@ class Kept(Generic[T, V]):
 
 
 def value_of(generator: Generator[T, None, V]) -> V:
-    """The value of a generator, all items of which are taken at once."""
+    """The return value of a generator, after all its items were taken."""
     kept = Kept(generator)
     deque(kept, maxlen=0)
     return kept.value

@@ -1,17 +1,97 @@
-"""Training from Python: files in, a model ready to use out, or its reports one by one."""
+"""Training as people ask for it, in words or from Python: files in, a model ready to use out."""
 
+import os
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from clearhead.config import Given
+from clearhead.config import Config, DataConfig, Given, layered, read_given
+from clearhead.errors import ConfigError, shown
 from clearhead.folder import RunFolder
-from clearhead.tasks.fit import TrainingRequest, fit, request
+from clearhead.tasks.fit import fit
+from clearhead.tasks.pretraining import OBJECTIVES
 from clearhead.tasks.runs import TASKS, load
 from clearhead.tasks.task import User
 from clearhead.training import Report, Stopped
 from clearhead.training.plan import Plan
+
+
+class TrainingRequest(NamedTuple):
+    """What is to be trained: the name of its task, the settings given, the run folder."""
+
+    task: str
+    given: Given
+    into: Path
+
+
+def request(
+    files: Sequence[str | Path],
+    into: str | Path | None,
+    *,
+    task: str | None = None,
+    objective: str | None = None,
+    validation: Sequence[str | Path] = (),
+    columns: Sequence[str] = (),
+    budget: str | None = None,
+    size: str | None = None,
+    start: str | Path | None = None,
+    settings: Given | None = None,
+) -> TrainingRequest:
+    """What people ask for in their own words, as settings.
+
+    In place of files there may be a run to go on with, or a TOML file of settings. The task is the
+    one that is given, or the run's, or the file's; with an `objective` it is pre-training.
+    """
+    given: Given = {}
+    origin, first = Path(), str(files[0]) if len(files) == 1 else ""
+    if first and into is None and RunFolder(first).exists():
+        files, into = (), first
+    elif first.endswith(".toml"):
+        given, origin, files = read_given(Path(first)), Path(first).parent, ()
+    if into is None:
+        raise ConfigError(
+            "There is no folder to train into.", "Give one, for example: --into runs/my-model"
+        )
+    if "" in (*map(str, files), *map(str, validation), str(into), str(start)):
+        raise ConfigError("A file or folder has no name.", "Name each, or leave it out.")
+    data = DataConfig(**layered(given).get("data", {}))
+    training = files or [origin / file for file in data.files]
+    validation = validation or [origin / file for file in data.validation_files]
+    said = {
+        "size": size or None,
+        "data": {
+            "files": [os.path.relpath(path, into) for path in training],
+            "validation_files": [os.path.relpath(path, into) for path in validation],
+            "columns": list(columns),
+        },
+        "train": {"budget": budget, "start": os.path.relpath(start, into) if start else None},
+    }
+    given, run = layered(given, what_is_given(said), settings or {}), RunFolder(into)
+    if objective:
+        task, family = "pretraining", family_for(objective)
+        given = given if run.exists() else layered(given, {"model": {"family": family}})
+    asked: Given = {"task": task or given.get("task", "translation")}
+    known = Config(**asked) if task or not run.exists() else run.config()
+    return TrainingRequest(known.task, given, run.path)
+
+
+def what_is_given(values: Given) -> Given:
+    """The settings without those that are left open, which are None or empty lists."""
+    return {
+        name: what_is_given(value) if isinstance(value, dict) else value
+        for name, value in values.items()
+        if value not in (None, [])
+    }
+
+
+def family_for(objective: str) -> str:
+    """The family of models that is pre-trained with an objective."""
+    if objective not in OBJECTIVES:
+        raise ConfigError(
+            f"objective = {shown(objective)} is not known.", f"There are: {', '.join(OBJECTIVES)}."
+        )
+    return OBJECTIVES[objective]
 
 
 def train(
@@ -66,7 +146,6 @@ def pretrain(
     asked = request(
         files,
         into,
-        task="pretraining",
         objective=objective,
         validation=validation,
         columns=columns,
@@ -88,8 +167,6 @@ def watch(
     With an `objective` it pre-trains. A loop that is left stops the training, which can be resumed
     from its newest checkpoint; when the loop has ended, `load` the run.
     """
-    if "objective" in asked:
-        asked["task"] = "pretraining"
     return reports(request(files, into, **asked))
 
 
@@ -98,7 +175,7 @@ def reports(asked: TrainingRequest) -> Iterator[Plan | Report]:
 
 
 def end(training: Iterator[Plan | Report]) -> None:
-    """Train to the end; a signal that stops it cleanly then does what it would have done."""
+    """Train to the end; a signal that stopped it cleanly is then raised again."""
     for report in training:
         last = report
     if isinstance(last, Stopped) and last.signal is not None:

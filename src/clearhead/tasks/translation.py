@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self, overload
@@ -22,8 +23,14 @@ from clearhead.tasks.looking import Asked, look_at_writing
 from clearhead.tasks.task import N_SAMPLES, Output, Task, Tokenizers, User
 from clearhead.text import END, START, Tokenizer, fitting_parts
 from clearhead.text.languages import languages_in
+from clearhead.text.words import Words
 from clearhead.training import Judge, Samples, mean_loss, next_token_loss
 
+CHARACTERS_PER_TOKEN = 8
+"""Text with more characters than this per token that fits is too long: no need to tokenise it."""
+MOST_TERMS = 16
+"""Terms that are searched for in one piece: this takes time that grows with their square."""
+TooLong = Literal["split", "truncate", "error"]
 EMOJI = "\u2300-\u23ff\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
 PATTERNS: dict[str, re.Pattern[str]] = {
     "urls": re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)\]]"),
@@ -54,15 +61,6 @@ def read_glossary(path: Path) -> dict[str, str]:
     return {pair.source: pair.target for pair in pairs(path)}
 
 
-CHARACTERS_PER_TOKEN = 8
-"""Text with more characters than this per token that fits is too long: no need to tokenise it."""
-
-MOST_TERMS = 16
-"""Terms that are asked for in one piece: the search takes time that grows with their square."""
-
-TooLong = Literal["split", "truncate", "error"]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Translation(Output):
     """A translated text; `str()` is the translation."""
@@ -79,12 +77,10 @@ class Piece:
     """A part of a text that the model reads at once."""
 
     text: str
-    space: str
+    space: str = ""
     """The white space after it."""
     terms: tuple[str, ...] = ()
-    """What its translation must hold, as people write it."""
-    left_out: tuple[str, ...] = ()
-    """What it should hold as well, but the search would not come to an end."""
+    """What its translation should hold, as people write it; only the first few are searched for."""
 
 
 class Translator(User):
@@ -99,9 +95,10 @@ class Translator(User):
         tokenizers: Tokenizers,
         config: Config,
         name: str = "",
+        words: Words | None = None,
         int8: bool = False,
     ) -> None:
-        super().__init__(models[0], tokenizers, config, name)
+        super().__init__(models[0], tokenizers, config, name, words)
         self.models = tuple(models)
         self.flat = tuple(laid_out(model, int8) for model in models)
         self.limit = self.limit_of(config.data.max_length, n_marks=1)
@@ -129,8 +126,8 @@ class Translator(User):
                 )
         models = [folder.model(device, checkpoint) for folder in folders]
         name = " + ".join(folder.path.name for folder in folders)
-        translator = cls(models, folders[0].tokenizers(), configs[0], name, int8)
-        translator.words = folders[0].words()
+        tokenizers, words = folders[0].tokenizers(), folders[0].words()
+        translator = cls(models, tokenizers, configs[0], name, words, int8)
         if device == "cpu":
             runs = [str(path) for path in paths]
             translator.origin = {"runs": runs, "checkpoint": checkpoint, "int8": int8}
@@ -191,9 +188,7 @@ class Translator(User):
         n_read = 1 if on_too_long == "truncate" else None
         for part, space in islice(fitting_parts(text, self.fits), n_read):
             terms = tuple(required_terms(part, glossary, protect))
-            yield Piece(
-                text=part, space=space, terms=terms[:MOST_TERMS], left_out=terms[MOST_TERMS:]
-            )
+            yield Piece(text=part, space=space, terms=terms)
 
     def refuse_too_long(self, text: str) -> None:
         if not self.fits(text):
@@ -221,22 +216,23 @@ class Translator(User):
         scored: bool = True,
     ) -> list[list[Hypothesis]]:
         """A term may be spelled as in the middle of a text, or as right after another character."""
+        if not parts:
+            return []
         sources = self.read([part.text for part in parts])
         ways = self.target.encode, self.target.encode_inside
-        terms = [[tuple(tuple(way(term)) for way in ways) for term in part.terms] for part in parts]
-        return (
-            decode(
-                self.flat,
-                sources,
-                options,
-                # the beginning of a text is the beginning of its first piece
-                prefixes=[prefix, *[()] * (len(parts) - 1)] if prefix else None,
-                terms=terms,
-                searching=self.searching,
-                scored=scored,
-            )
-            if parts
-            else []
+        terms = [
+            [tuple(tuple(way(term)) for way in ways) for term in part.terms[:MOST_TERMS]]
+            for part in parts
+        ]
+        return decode(
+            self.flat,
+            sources,
+            options,
+            # the beginning of a text is the beginning of its first piece
+            prefixes=[prefix, *[()] * (len(parts) - 1)] if prefix else None,
+            terms=terms,
+            searching=self.searching,
+            scored=scored,
         )
 
     def joined(
@@ -252,7 +248,7 @@ class Translator(User):
             best, *others = [
                 self.translation(text, parts[0], hypothesis) for hypothesis in found[0]
             ]
-            return replace(best, alternatives=tuple(others)) if others else best
+            return replace(best, alternatives=tuple(others))
         several = [
             self.translation(part.text, part, best[0])
             for part, best in zip(parts, found, strict=True)
@@ -273,17 +269,17 @@ class Translator(User):
         )
 
     def translation(self, source: str, piece: Piece, hypothesis: Hypothesis) -> Translation:
+        text = self.target.decode(hypothesis.ids)
         missing = [piece.terms[number] for number in hypothesis.missing]
-        lost = [term for term in piece.left_out if term not in self.target.decode(hypothesis.ids)]
-        notes = tuple(f"without the term {term}" for term in (*missing, *lost))
+        missing += [term for term in piece.terms[MOST_TERMS:] if term not in text]
         return Translation(
             source=source,
-            text=self.target.decode(hypothesis.ids),
+            text=text,
             tokens=tuple(self.target.tokens(hypothesis.ids)),
             ids=hypothesis.ids,
             score=hypothesis.score,
             log_probs=hypothesis.log_probs,
-            notes=(*hypothesis.notes, *notes),
+            notes=(*hypothesis.notes, *(f"without the term {term}" for term in missing)),
         )
 
     def alternatives(self, text: str, prefix: Sequence[int] = (), n: int = 5) -> list[Translation]:
@@ -291,12 +287,11 @@ class Translator(User):
         in the ids is that of the prefix's), each with its best continuation.
         """
         self.refuse_too_long(text)
-        piece, options = Piece(text=text, space=""), self.config.decode
         (source,) = self.read([text])
         found = alternatives(
-            self.flat, source, prefix, n=n, options=options, searching=self.searching
+            self.flat, source, prefix, n=n, options=self.config.decode, searching=self.searching
         )
-        return [self.translation(text, piece, hypothesis) for hypothesis in found]
+        return [self.translation(text, Piece(text=text), hypothesis) for hypothesis in found]
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """The log-probability of each given translation of a text."""
@@ -326,7 +321,7 @@ class Translator(User):
             encode=lambda text: self.read([text])[0],
             options=self.asked(decode, options),
             task="translation",
-            target=None if target is None else self.target.encode(target),
+            target=target,
             edit=edit,
             prefixes=[prefix] if prefix else None,
         )
@@ -337,23 +332,23 @@ class Translator(User):
 
     def align(self, source: str, target: str) -> Alignment:
         """Which words of a text its translation, or any other, was made from."""
-        (read,), said = self.read([source]), [*self.target.encode(target), END]
-        sides = (self.source, read), (self.target, said)
-        first, second = (tokens(ids, own.tokens, n_special=END + 1) for own, ids in sides)
-        return align(self.model, first, second, start=START)
+        (ids,) = self.read([source])
+        read = tokens(ids, self.source.tokens, n_special=END + 1)
+        said = tokens([*self.target.encode(target), END], self.target.tokens, n_special=END + 1)
+        return align(self.model, read, said, start=START)
 
     def read(self, texts: list[str]) -> list[list[int]]:
         """The texts as the encoder reads them."""
-        return ended(self.source, texts, self.config.model)
+        return source_rows(self.source, texts, self.config.model)
 
 
-def ended(tokenizer: Tokenizer, texts: list[str], model: ModelConfig) -> list[list[int]]:
-    """The texts as the encoder reads them, here as in training: each with an end token."""
-    return [with_end(ids, model) for ids in tokenizer.encode_batch(texts)]
+def source_rows(tokenizer: Tokenizer, texts: list[str], model: ModelConfig) -> list[list[int]]:
+    """The texts as the encoder reads them, here as in training."""
+    return [source_row(ids, model) for ids in tokenizer.encode_batch(texts)]
 
 
-def with_end(ids: list[int], model: ModelConfig) -> list[int]:
-    """The ids and an end token, if the encoder reads one, or else there would be nothing."""
+def source_row(ids: list[int], model: ModelConfig) -> list[int]:
+    """The ids of a text and an end token, if the encoder reads one, or if there is nothing else."""
     return [*ids, END] if model.source_end or not ids else ids
 
 
@@ -400,40 +395,40 @@ class TranslationTask(Task):
 
     def judge(self, examples: list[Pair], store: Store) -> Judge:
         """Loss over all validation pairs; BLEU of greedy translations."""
-        source, target = self.tokenizers
-
-        def translated(model: Model, texts: list[str], options: DecodeConfig) -> list[str]:
-            found = decode(model, ended(source, texts, model.config), options, scored=False)
-            return [target.decode(best.ids) for best, *_ in found]
-
-        def bleu(model: Model, some: list[Pair], options: DecodeConfig = GREEDY) -> float:
-            hypotheses = translated(model, [pair.source for pair in some], options)
-            return metrics.bleu(hypotheses, [pair.target for pair in some]).value
-
-        def fitted(model: Model, config: Config) -> Config:
-            if not config.train.fit_decoding:
-                return config
-            some = examples[:N_FITTED]
-            chosen, reached = config.decode, -math.inf
-            for alpha in LENGTH_PENALTIES:
-                way = config.decode.but(length_penalty=alpha)
-                score = bleu(model, some, way)
-                if score < reached + WORTHWHILE:
-                    break
-                chosen, reached = way, score
-            return config.but(decode=chosen)
+        sample = examples[: self.config.train.score_sample]
 
         def samples(model: Model) -> Samples:
             sources = [pair.source for pair in examples[:N_SAMPLES]]
-            return tuple(zip(sources, translated(model, sources, GREEDY), strict=True))
+            return tuple(zip(sources, self.translated(model, sources, GREEDY), strict=True))
 
-        sample = examples[: self.config.train.score_sample]
         return Judge(
             loss=mean_loss(next_token_loss(), self.batches(store)),
             name="BLEU",
-            score=lambda model: bleu(model, sample),
-            full_score=lambda model: bleu(model, examples),
+            score=lambda model: self.bleu(model, sample),
+            full_score=lambda model: self.bleu(model, examples),
             effort=len(examples) / len(sample),
             samples=samples,
-            calibrated=fitted,
+            calibrated=partial(self.with_length_penalty, examples[:N_FITTED]),
         )
+
+    def translated(self, model: Model, texts: list[str], options: DecodeConfig) -> list[str]:
+        source, target = self.tokenizers
+        found = decode(model, source_rows(source, texts, model.config), options, scored=False)
+        return [target.decode(best.ids) for best, *_ in found]
+
+    def bleu(self, model: Model, examples: list[Pair], options: DecodeConfig = GREEDY) -> float:
+        hypotheses = self.translated(model, [pair.source for pair in examples], options)
+        return metrics.bleu(hypotheses, [pair.target for pair in examples]).value
+
+    def with_length_penalty(self, examples: list[Pair], model: Model, config: Config) -> Config:
+        """The settings with the length penalty that gains the most BLEU, if it is asked for."""
+        if not config.train.fit_decoding:
+            return config
+        chosen, reached = config.decode, -math.inf
+        for alpha in LENGTH_PENALTIES:
+            decoding = config.decode.but(length_penalty=alpha)
+            score = self.bleu(model, examples, decoding)
+            if score < reached + WORTHWHILE:
+                break
+            chosen, reached = decoding, score
+        return config.but(decode=chosen)

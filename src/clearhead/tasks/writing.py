@@ -14,8 +14,8 @@ from clearhead.decode import laid_out, stream
 from clearhead.errors import ConfigError
 from clearhead.look import Look
 from clearhead.model import Model
-from clearhead.tasks.baseline import n_gram_bits
 from clearhead.tasks.looking import Asked, look_at_writing
+from clearhead.tasks.ngrams import n_gram_bits
 from clearhead.tasks.task import (
     DEFAULTS,
     Kept,
@@ -31,7 +31,7 @@ from clearhead.training import Judge, Samples, mean_loss, next_token_loss, total
 LENGTH: int = DEFAULTS["writing"]["decode"]["max_length"]
 """Tokens that are written where the settings name no number."""
 LOOKED_AT = 24
-"""Likewise when they are looked into: more than fits on a screen helps nobody."""
+"""The same for a look: more than fits on a screen helps nobody."""
 TOKENS_AT_ONCE = 8_192
 """Tokens of the windows that a perplexity is measured on together."""
 SAMPLE_TOKENS = 60
@@ -105,7 +105,7 @@ class Writer(User):
         stop: Sequence[str] = (),
         **options: Any,
     ) -> Generator[str, None, Continuation]:
-        """The text after the prompt as it is being written; the whole is the generator's value."""
+        """A continuation as a stream of text; the whole is the generator's return value."""
         asked = self.asked(decode, options, LENGTH)
         prompt = prompt.rstrip(" ")  # a space belongs to the word after it
         context = self.read(prompt)
@@ -150,7 +150,7 @@ class Writer(User):
             encode=lambda text: self.read(text)[-self.window :],
             options=asked,
             task="writing",
-            target=None if target is None else self.tokenizer.encode(target),
+            target=target,
             edit=edit,
             decoded=lambda ids: as_text(self.tokenizer, context, ids),
             end=self.tokenizer.pad,
