@@ -1,6 +1,5 @@
 """`clearhead chat` and `write`: text that is shown as it is being written."""
 
-import json
 import secrets
 import signal
 import sys
@@ -12,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import clearhead
 from clearhead.cli import options
+from clearhead.data.lines import Lines, only_text
 from clearhead.errors import TextError
 
 if TYPE_CHECKING:
     from clearhead.config import DecodeConfig
-    from clearhead.tasks import Chatbot, Continuation
 
 NO_DIGITS = str.maketrans("", "", "0123456789,")
 HELP = """/reset   forget what was said
@@ -41,10 +41,7 @@ def chat(
     - `clearhead chat runs/chat < questions.txt > answers.txt`
     """
     with options.busy(f"loading {run}"):
-        from clearhead.data.lines import Lines
-        from clearhead.tasks import Chatbot
-
-        bot = Chatbot.load(run, checkpoint=checkpoint)
+        bot = clearhead.Chatbot.load(run, checkpoint=checkpoint)
     decode = options.decode_config(bot.config, settings, **vars(sampling))
     if sys.stdin.isatty():
         return Terminal(bot, decode).talk()
@@ -59,7 +56,7 @@ def chat(
 class Terminal:
     """A conversation with somebody who types."""
 
-    def __init__(self, bot: "Chatbot", decode: "DecodeConfig") -> None:
+    def __init__(self, bot: "clearhead.Chatbot", decode: "DecodeConfig") -> None:
         self.bot, self.decode = bot, decode
         self.told: set[str] = set()
         self.commands = {"/reset": self.reset, "/retry": self.retry, "/look": self.look}
@@ -68,13 +65,13 @@ class Terminal:
         with suppress(ImportError):
             import readline  # noqa: F401  # input() then knows arrow keys and earlier lines
         signal.signal(signal.SIGINT, signal.default_int_handler)  # here Ctrl-C ends a line or reply
-        self.note("Type a message and Enter. /help lists what else there is; /quit leaves.")
+        options.tell("Type a message and Enter. /help lists what else there is; /quit leaves.")
         while (line := self.typed()) is not None and line.strip() not in ("/quit", "/exit"):
             if command := self.commands.get(line.strip()):
                 command()
             elif line.strip().startswith("/"):
                 unknown = "" if line.strip() == "/help" else f"There is no {line.strip()}.\n"
-                self.note(unknown + HELP)
+                options.tell(unknown + HELP)
             elif line.strip():
                 self.say(line)
 
@@ -102,34 +99,29 @@ class Terminal:
             sys.stdout.write(" …\n")
             return
         sys.stdout.write("\n")
-        if note := self.bot.note_on(text):
-            self.note(note)
+        options.tell(self.bot.note_on(text))
         for note in reply.value.notes:
             kind = note.translate(NO_DIGITS)
-            if kind not in self.told:
-                self.told.add(kind)
-                self.note(note)
+            options.tell(note if kind not in self.told else "")
+            self.told.add(kind)
 
     def reset(self) -> None:
         self.bot.reset()
         self.told.clear()
-        self.note("Forgotten.")
+        options.tell("Forgotten.")
 
     def retry(self) -> None:
         try:
             self.say(self.bot.undo())
         except TextError as error:
-            self.note(error.whole)
+            options.tell(error.whole)
 
     def look(self) -> None:
         if self.bot.turns:
             *before, text, reply = self.bot.turns
             print(self.bot.look(text, target=reply, before=before))
         else:
-            self.note("There is no reply to look into yet.")
-
-    def note(self, text: str) -> None:
-        sys.stderr.write(f"{text}\n")
+            options.tell("There is no reply to look into yet.")
 
 
 Prompt = Annotated[
@@ -161,29 +153,30 @@ def write(
     - `clearhead write runs/bard --stop "\\n" < opening.txt`
     """
     with options.busy(f"loading {run}"):
-        from clearhead.data.lines import only_text
-        from clearhead.tasks import Writer
-
-        writer = Writer.load(run, checkpoint=checkpoint)
+        writer = clearhead.Writer.load(run, checkpoint=checkpoint)
     is_drawn = sampling.seed is None and not any("decode.seed" in each for each in settings or [])
     if is_drawn:
         sampling = replace(sampling, seed=secrets.randbelow(1_000_000))
     decode = options.decode_config(writer.config, settings, max_length=length, **vars(sampling))
-    options.choose_engine(writer, run, decode, engine=engine, checkpoint=checkpoint)
+    own_only = {"--checkpoint": checkpoint}
+    options.choose_engine(writer, run, decode, engine=engine, own_only=own_only)
     if prompt is None:
         prompt = "" if sys.stdin.isatty() else only_text()
-    how: dict[str, Any] = {"stop": [text.replace("\\n", "\n") for text in stop or []]}
+    stops = [text.replace("\\n", "\n") for text in stop or []]
     if number != 1 or as_json:
-        found = print_all(writer.write(prompt, decode, n_best=number, **how), as_json)
+        found = writer.write(prompt, decode, n_best=number, stop=stops)
+        print_all(found, as_json)
     else:
-        found = print_stream(writer.stream(prompt, decode, **how), prompt)
+        found = print_stream(writer.stream(prompt, decode, stop=stops), prompt)
     if decode.temperature and is_drawn:
         options.tell(f"Random seed: {decode.seed}. For the same text again: --seed {decode.seed}")
     for note in (*found.notes, writer.note_on(prompt)):
         options.tell(note)
 
 
-def print_stream(pieces: "Generator[str, None, Continuation]", prompt: str) -> "Continuation":
+def print_stream(
+    pieces: Generator[str, None, "clearhead.Continuation"], prompt: str
+) -> "clearhead.Continuation":
     """Print the prompt, and the text after it as it comes."""
     from clearhead.tasks.task import Kept
 
@@ -193,21 +186,20 @@ def print_stream(pieces: "Generator[str, None, Continuation]", prompt: str) -> "
     return written.value
 
 
-def print_all(found: "Continuation", as_json: bool) -> "Continuation":
+def print_all(found: "clearhead.Continuation", as_json: bool) -> None:
     """Print a continuation and the others, each with its seed and how likely it is."""
     for one in (found, *found.alternatives):
-        values = details(one) | {"log_prob": one.log_prob}
         each = one.log_prob / max(1, len(one.log_probs))
         title = f"[seed {one.seed}: log-probability {one.log_prob:.1f}, {each:.2f} per token]"
-        typer.echo(json.dumps(values, ensure_ascii=False) if as_json else f"{title}\n{one}\n")
-    return found
+        as_line = options.to_json(details(one) | {"log_prob": one.log_prob})
+        typer.echo(as_line if as_json else f"{title}\n{one}\n")
 
 
-def details(one: "Continuation") -> dict[str, Any]:
-    values = {
-        name: getattr(one, name) for name in ("prompt", "text", "tokens", "log_probs", "seed")
-    }
-    return values | {"alternatives": [*map(details, one.alternatives)], "notes": one.notes}
+def details(one: "clearhead.Continuation") -> dict[str, Any]:
+    names = "prompt", "text", "tokens", "log_probs", "seed"
+    others = [*map(details, one.alternatives)]
+    values = {name: getattr(one, name) for name in names}
+    return values | {"alternatives": others, "notes": one.notes}
 
 
 def show(pieces: Iterable[str]) -> None:

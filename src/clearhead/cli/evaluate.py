@@ -2,28 +2,20 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
+import clearhead
 from clearhead.cli import options
 from clearhead.disk import write_output
 from clearhead.errors import ConfigError
 
-if TYPE_CHECKING:
-    from clearhead.tasks import Evaluation
-
-
 TestSet = Annotated[
     list[str],
-    typer.Argument(metavar="FILES", help="A test set, in the form that the run was trained on."),
-]
-OutputsFile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Also write the translations, or the labels, here."),
-]
-NumberOfWorst = Annotated[
-    int, typer.Option(min=0, max=1_000_000, help="Show so many of the worst translations.")
+    typer.Argument(
+        metavar="FILES", help="The test set, in a form like the files that the run was trained on."
+    ),
 ]
 
 
@@ -32,8 +24,13 @@ def evaluate(
     files: TestSet,
     columns: options.Columns = None,
     beam: options.Beam = None,
-    output: OutputsFile = None,
-    worst: NumberOfWorst = 0,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write the translations, or the labels, here."),
+    ] = None,
+    worst: Annotated[
+        int, typer.Option(min=0, max=1_000_000, help="Show so many of the worst translations.")
+    ] = 0,
     settings: options.DecodeSettings = None,
     engine: options.Engine = "auto",
     as_json: options.OneJson = False,
@@ -47,47 +44,48 @@ def evaluate(
     - `clearhead evaluate runs/bard test.txt` (perplexity and bits per byte; chatbots likewise)
     """
     with options.busy(f"measuring {run}"):
-        from clearhead import tasks
         from clearhead.machine import n_processors
 
-        user = tasks.load(run, checkpoint=checkpoint)
+        user = clearhead.load(run, checkpoint=checkpoint)
         changed = beam is not None or settings
         decode = options.decode_config(user.config, settings, beam=beam) if changed else None
-        if isinstance(user, tasks.Translator):
-            how = decode or user.config.decode
-            options.choose_engine(user, run, how, engine=engine, checkpoint=checkpoint)
-        workers = n_processors()
-        found = tasks.evaluate(
-            user, files, decode, columns=columns or (), n_worst=worst, n_workers=workers
+        if isinstance(user, clearhead.Translator):
+            how, own_only = decode or user.config.decode, {"--checkpoint": checkpoint}
+            options.choose_engine(user, run, how, engine=engine, own_only=own_only)
+        found = clearhead.evaluate(
+            user, files, decode, columns=columns or (), n_worst=worst, n_workers=n_processors()
         )
     if output:
-        write_outputs(output, found)
+        if not found.lines:
+            raise ConfigError("--output: this test has no outputs to write.", "Leave it out.")
+        write_output(output, "".join(f"{line}\n" for line in found.lines))
     typer.echo(json.dumps(found.scores) if as_json else found)
-
-
-def write_outputs(path: Path, found: "Evaluation") -> None:
-    if not found.lines:
-        raise ConfigError("--output: this test has no outputs to write.", "Leave it out.")
-    write_output(path, "".join(f"{line}\n" for line in found.lines))
 
 
 def compare(
     first: Annotated[
         str, typer.Argument(metavar="A", help="A run folder, or a file with an output per line.")
     ],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILES", help="A test set, as for evaluate.")
+    second: Annotated[
+        str, typer.Argument(metavar="B", help="Another run or file, to compare it with.")
     ],
+    files: TestSet,
     task: Annotated[
         Literal["translation", "classification"] | None,
-        typer.Option(metavar="TASK", help="What two files of outputs hold: translation (default)."),
+        typer.Option(
+            metavar="TASK",
+            help="What A and B hold, if they are files: translation (the default) or "
+            "classification.",
+        ),
     ] = None,
     columns: options.Columns = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="HTML", help="A page with every example that differs."
+            "--output",
+            "-o",
+            metavar="HTML",
+            help="Write a page that shows every example that they answer differently.",
         ),
     ] = None,
     as_json: options.OneJson = False,
@@ -102,12 +100,10 @@ def compare(
     - `clearhead compare ours.de theirs.de test.en test.de` (files of translations)
     """
     with options.busy(f"comparing {first} and {second}"):
-        from clearhead.tasks.comparison import compare as compared
-
-        found = compared(first, second, files, task=task or "", columns=columns or ())
+        found = clearhead.compare(first, second, files, task=task or "", columns=columns or ())
     if output:
         write_output(output, found.html())
-    typer.echo(json.dumps(found.values(), ensure_ascii=False) if as_json else found)
+    typer.echo(options.to_json(found.values()) if as_json else found)
     if output:
         options.tell(f"Written: {output}. Open it in a browser.")
 
@@ -116,18 +112,21 @@ def lab(
     experiment: Annotated[
         Literal["complexity", "gradients", "versus", "table3", "positions", "heads"],
         typer.Argument(
-            metavar="EXPERIMENT", help="complexity, gradients, versus, table3, positions or heads."
+            metavar="EXPERIMENT",
+            help="Which: complexity, gradients, positions, heads, versus or table3.",
         ),
     ],
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="FILES", help="Pairs for versus and table3; a run and its test files for heads."
+            metavar="FILES",
+            help="versus and table3: files of pairs; heads: a run and its test files.",
         ),
     ] = None,
     *,
     into: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Where report, tables and pictures go.")
+        Path,
+        typer.Option(metavar="FOLDER", help="Where to write the report, its tables and pictures."),
     ],
     quick: Annotated[
         bool,
@@ -135,7 +134,7 @@ def lab(
     ] = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure what the paper claims, on this machine. The same command goes on if interrupted.
+    """Measure what the paper claims, on this machine. After an interruption, the same command goes on.
 
     - `clearhead lab complexity --into lab/complexity` (time of a layer, as texts grow longer)
     - `clearhead lab gradients --into lab/gradients` (who remembers a word seen long ago)

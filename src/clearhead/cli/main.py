@@ -15,9 +15,8 @@ from clearhead import __version__
 from clearhead.cli.chat import chat, write
 from clearhead.cli.doctor import doctor
 from clearhead.cli.evaluate import compare, evaluate, lab
-from clearhead.cli.exchange import export, import_
 from clearhead.cli.look import look
-from clearhead.cli.runs import average, info, rm, runs, verify
+from clearhead.cli.runs import average, export, import_, info, rm, runs, verify
 from clearhead.cli.serve import serve
 from clearhead.cli.streams import (
     begin_in_utf8,
@@ -42,10 +41,18 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     rich_markup_mode=None,
 )
-USE = (translate, chat, classify, write, look, fill, embed, serve)
-KEEP = (runs, info, verify, average, rm)
-for verb in (demo, train, pretrain, *USE, evaluate, compare, lab, *KEEP, doctor, import_, export):
-    app.command(verb.__name__.rstrip("_"), cls=Verb)(with_options(verb))
+VERBS = {
+    "Make a model": (demo, doctor, train, pretrain, average),
+    "Use it": (translate, chat, classify, write, fill, embed, serve),
+    "Look inside": (look, evaluate, compare, lab),
+    "Exchange models": (import_, export),
+    "Keep runs in order": (runs, info, verify, rm),
+}
+"""All verbs, by what they are for."""
+for panel, verbs in VERBS.items():
+    for verb in verbs:
+        name = verb.__name__.rstrip("_")
+        app.command(name, cls=Verb, rich_help_panel=panel)(with_options(verb))
 
 
 def show_version(is_asked: bool) -> None:
@@ -115,12 +122,10 @@ def as_clearhead_error(error: Exception) -> ClearheadError:
         is_full = error.errno in FULL
         stream = "standard output" if is_full else "the system"
         place = stream if error.filename is None else shown(str(error.filename), 200)
+        told = f"{place}: {error.strerror}."
         if is_full:
-            return DiskError(f"{place}: {error.strerror}.", "Make room there.")
-        return ClearheadError(
-            f"{place}: {error.strerror}.",
-            "Name a place that is there and that you may read and write.",
-        )
+            return DiskError(told, "Make room there.")
+        return ClearheadError(told, "Name a place that is there and that you may read and write.")
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
         return ClearheadError(
             "This needs more memory than there is.",

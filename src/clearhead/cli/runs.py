@@ -1,15 +1,16 @@
-"""`clearhead runs`, `info`, `verify`, `average` and `rm`: run folders kept in order."""
+"""`clearhead runs`, `info`, `verify`, `average`, `rm`, `import` and `export`: run folders kept in
+order, models from elsewhere made into runs, and runs written for other programs.
+"""
 
-import json
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
 from clearhead.cli import options
-from clearhead.errors import FolderError
+from clearhead.errors import ConfigError, FolderError
 
 
 def runs(
@@ -30,7 +31,7 @@ def runs(
     found = runs_in(folder)
     if as_json:
         for run in found:
-            typer.echo(json.dumps(vars(run) | {"path": str(run.path)}, ensure_ascii=False))
+            typer.echo(options.to_json(vars(run) | {"path": str(run.path)}))
         return
     rows = [
         (
@@ -63,36 +64,29 @@ def info(run: options.AnyRun, as_json: options.Json = False) -> None:
     - `clearhead info runs/en-de`
     - `clearhead info runs/en-de --json`
     """
-    from clearhead.folder import RunFolder
+    from clearhead.folder.run import RunFolder, bytes_in
+    from clearhead.machine import cache_folder
     from clearhead.tasks.runs import RunInfo
 
     about, folder = RunInfo.of(run), RunFolder(run)
     if as_json:
-        values = vars(about) | {"path": str(about.path)}
-        config = folder.config().model_dump()
-        typer.echo(json.dumps(values | {"config": config}, ensure_ascii=False))
+        values = {"path": str(about.path), "config": folder.config().model_dump()}
+        typer.echo(options.to_json(vars(about) | values))
         return
-    if not about.ended:
-        typer.echo(
-            f"{run} is a {about.task} run that has not ended: {folder.told_progress()}.\n"
-            f"Resume with: clearhead train {run}\n{told_of_cache()}"
-        )
-        return
-    use = options.USES[about.task].format(run=run, text="TEXT")
-    typer.echo(
-        f"{folder.card()}\n{about.parameters:,} parameters, {about.bytes / 1e6:,.1f} MB on disk.\n"
-        f"Use it: {use}\n{told_of_cache()}"
-    )
-
-
-def told_of_cache() -> str:
-    """Where tokenised text is kept, and how much there is."""
-    from clearhead.folder.run import bytes_in
-    from clearhead.machine import cache_folder
-
     cache = cache_folder()
-    n_bytes = bytes_in(cache)
-    return f"Tokenised text, which may be deleted, is in {cache}: {n_bytes / 1e6:,.1f} MB."
+    if about.ended:
+        use = options.USES[about.task].format(run=run, text="TEXT")
+        size = f"{about.parameters:,} parameters, {about.bytes / 1e6:,.1f} MB on disk."
+        told = f"{folder.card()}\n{size}\nUse it: {use}"
+    else:
+        told = (
+            f"{run} is a {about.task} run that has not ended: {folder.told_progress()}.\n"
+            f"Resume with: clearhead train {run}"
+        )
+    typer.echo(
+        f"{told}\nTokenised text, which may be deleted, is in {cache}: "
+        f"{bytes_in(cache) / 1e6:,.1f} MB."
+    )
 
 
 def rm(
@@ -100,10 +94,11 @@ def rm(
     checkpoints: Annotated[
         bool,
         typer.Option(
-            "--checkpoints", help="Only the checkpoints: the run stays usable, and is small."
+            "--checkpoints",
+            help="Delete only the checkpoints: the run can be used as before, and is small.",
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
 ) -> None:
     """Delete a run, or only its checkpoints.
 
@@ -140,9 +135,7 @@ def verify(run: options.AnyRun) -> None:
 
 def average(
     run: options.AnyRun,
-    last: Annotated[
-        int, typer.Option(min=1, help="How many of the newest checkpoints to average.")
-    ] = 5,
+    last: Annotated[int, typer.Option(min=1, help="So many of the newest checkpoints.")] = 5,
 ) -> None:
     """Average the newest checkpoints, as the paper does, if that is better.
 
@@ -153,3 +146,81 @@ def average(
     from clearhead.tasks.runs import average as use_average
 
     typer.echo(use_average(run, last))
+
+
+def import_(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE", help="A folder of Hugging Face or CTranslate2, or an Argos package."
+        ),
+    ],
+    into: Annotated[Path, typer.Option(metavar="RUN", help="The run folder to make, a new one.")],
+    quiet: options.Quiet = False,
+) -> None:
+    """Make a run of a model from elsewhere, with a certificate that it is the same.
+
+    Nothing is downloaded, and nothing in the source is run.
+
+    - `clearhead import opus-mt-en-de --into runs/opus`
+    - `clearhead import all-MiniLM-L6-v2 --into runs/minilm`
+    """
+    with options.busy(f"importing {source}"):
+        from clearhead.exchange import import_model
+
+        certificate = import_model(source, into)
+    options.tell("" if quiet else str(certificate))
+
+
+def export(
+    run: options.AnyRun,
+    into: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="The folder or package to make, a new one.")
+    ],
+    to: Annotated[
+        Literal["hf", "ctranslate2", "argos", "onnx"],
+        typer.Option(help="The format; hf is Hugging Face, argos a package for Argos Translate."),
+    ] = "hf",
+    precision: Annotated[
+        Literal["float32", "float16", "int16", "int8"],
+        typer.Option(
+            help="How the weights are stored; less is smaller and less exact (ctranslate2, argos)."
+        ),
+    ] = "float32",
+    int8: Annotated[bool, typer.Option("--int8", help="Short for --precision int8.")] = False,
+    test: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILES", help="A test set to score both models on (ctranslate2, argos)."
+        ),
+    ] = None,
+    languages: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CODES",
+            help="The languages it translates from and into, as in en de; else what the run knows "
+            "(argos).",
+        ),
+    ] = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write the model of a run for another program, with a certificate that it is the same.
+
+    What a format cannot express is refused by name.
+
+    - `clearhead export runs/opus --to hf --into opus-mt-tuned`
+    - `clearhead export runs/en-de --to ctranslate2 --int8 --into en-de-ct2 --test test.en test.de`
+    - `clearhead export runs/en-de --to argos --languages en de --into en_de.argosmodel`
+    """
+    asked = {"precision": "int8" if int8 else precision, "test": test, "languages": languages}
+    how: dict[str, Any] = {
+        name: given for name, given in asked.items() if given and given != "float32"
+    }
+    for name in how:
+        if to in ("hf", "onnx") or (name == "languages" and to != "argos"):
+            raise ConfigError(f"--to {to} has no --{name}.", "Leave it out.")
+    with options.busy(f"writing {into}"):
+        from clearhead.exchange import export_model
+
+        certificate = export_model(run, to, into, **how)
+    options.tell("" if quiet else str(certificate))

@@ -5,7 +5,6 @@ import os
 import sys
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,57 +12,68 @@ import typer
 
 from clearhead.cli import options
 from clearhead.errors import ClearheadError, ConfigError
+from clearhead.serve.settings import ServerSettings, hash_of
 
 if TYPE_CHECKING:
+    from clearhead import User
     from clearhead.decode import Backend
     from clearhead.exchange.ct2 import Precision
-    from clearhead.serve.settings import ServerSettings
-    from clearhead.tasks import User
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions:
     """Where to listen, whom to serve, and how much of the machine to use."""
 
-    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1"
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0: any.")] = 8000
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; 0.0.0.0 is all of the machine's.")
+    ] = "127.0.0.1"
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="The port to listen on; 0: any that is free.")
+    ] = 8000
     api_key: Annotated[
         str,
         typer.Option(
             metavar="KEY",
             envvar="CLEARHEAD_API_KEY",
-            help="What clients must know; needed at other addresses.",
+            help="The key that clients must send; needed unless --host is this machine alone.",
         ),
     ] = ""
     no_auth: Annotated[
-        bool, typer.Option("--no-auth", help="Serve everybody at any address, without a key.")
+        bool, typer.Option("--no-auth", help="Serve everybody without a key, whatever the address.")
     ] = False
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAMES", help="Further names that the server may be called by."),
+        typer.Option(
+            metavar="NAMES", help="Further host names that clients may call the server by."
+        ),
     ] = None
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option(metavar="ORIGINS", help="Pages of other hosts that may ask (CORS)."),
+        typer.Option(
+            metavar="ORIGINS", help="Web pages of other hosts that may use the server (CORS)."
+        ),
     ] = None
     memory: Annotated[
         float,
         typer.Option(
-            metavar="GB", min=0, max=1_000_000, help="For models; 0: as much as they need."
+            metavar="GB",
+            min=0,
+            max=1_000_000,
+            help="The most memory for models; 0: as much as they need.",
         ),
     ] = 0.0
     lazy: Annotated[
-        bool, typer.Option("--lazy", help="Load a model when it is first asked for.")
+        bool, typer.Option("--lazy", help="Load each model only when it is first asked for.")
     ] = False
-    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes.")] = 1
+    workers: Annotated[
+        int, typer.Option(min=1, max=256, help="Server processes, each with the models of its own.")
+    ] = 1
     int8: Annotated[
         bool,
         typer.Option("--int8", help="8-bit weights in CTranslate2: faster; a few outputs change."),
     ] = False
 
-    def settings(self, runs: list[Path], n_decoders: int) -> "ServerSettings":
-        from clearhead.serve.settings import ServerSettings, hash_of
-
+    def settings(self, runs: list[Path], n_decoders: int) -> ServerSettings:
         return ServerSettings(
             runs=tuple(runs),
             host=self.host,
@@ -122,7 +132,7 @@ def serve(
 
 def decoders(engine: str, n_servers: int, int8: bool = False) -> int:
     """Processes of CTranslate2 for a translator, if it is wanted and installed."""
-    if engine == "own" or (engine == "auto" and find_spec("ctranslate2") is None):
+    if not options.may_use_ctranslate2(engine):
         if int8:
             raise ConfigError(
                 "--int8 is for CTranslate2, which is not in use here.",

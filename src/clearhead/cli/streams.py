@@ -26,7 +26,7 @@ PLAIN = {
     "−": "-",
 }
 """Signs that a terminal without Unicode is shown in letters; of others it gets a question mark."""
-ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end the program; the first is Ctrl-C."""
 
 
@@ -76,14 +76,12 @@ def leave_quietly() -> None:
 
 def leave_at_once(code: int) -> NoReturn:
     """End the process after a signal, deaf to further ones; memory is not given back piece by piece."""
-    for name in ENDING:
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
     atexit._run_exitfuncs()
-    with suppress(OSError, ValueError):
-        sys.stderr.flush()
-    with suppress(OSError, ValueError):
-        sys.stdout.flush()
+    for stream in (sys.stderr, sys.stdout):
+        with suppress(OSError, ValueError):
+            stream.flush()
     os._exit(code)
 
 
@@ -102,9 +100,8 @@ def ended_by_signals() -> Iterator[None]:
         raise SystemExit(128 + number)
 
     is_main = threading.current_thread() is threading.main_thread()
-    numbers = [getattr(signal, name) for name in ENDING if is_main and hasattr(signal, name)]
-    handlers = {number: signal.getsignal(number) for number in numbers}
-    usual = (signal.SIG_DFL, signal.default_int_handler)
+    handlers = {number: signal.getsignal(number) for number in ENDING if is_main}
+    usual = (signal.SIG_DFL, signal.default_int_handler)  # nohup's SIGHUP stays ignored
     before = {number: handler for number, handler in handlers.items() if handler in usual}
     for number in before:
         signal.signal(number, leave)

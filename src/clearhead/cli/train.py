@@ -19,7 +19,8 @@ def train(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILES", help="Training files; or a run to resume; or a config.toml."
+            metavar="FILES",
+            help="Training files; or a run to resume; or a file of settings (config.toml).",
         ),
     ],
     *,
@@ -27,7 +28,11 @@ def train(
     task: Annotated[options.TaskName | None, options.TaskOption] = None,
     training: options.TrainingOptions,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Also write for TensorBoard, into the run folder.")
+        bool,
+        typer.Option(
+            "--tensorboard",
+            help="Also write losses and scores for TensorBoard, into the run folder.",
+        ),
     ] = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -89,15 +94,14 @@ def requested(
     return request(files, into, **given, **asked)
 
 
-DemoInto = Annotated[
-    Path | None,
-    typer.Option(metavar="RUN", help="The run folder to make, or to show again; else in runs."),
-]
-
-
 def demo(
     task: Annotated[options.TaskName, options.TaskOption] = "translation",
-    into: DemoInto = None,
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN", help="The run folder to make, or to show again; else one in runs."
+        ),
+    ] = None,
 ) -> None:
     """Train a small model in two minutes and see what it can do.
 

@@ -1,38 +1,25 @@
 """How a command line is read and explained: verbs in groups, help that fits 80 columns."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
+from itertools import groupby
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-GROUPS = {
-    "Make a model": ("demo", "doctor", "train", "pretrain", "average"),
-    "Use it": ("translate", "chat", "classify", "write", "fill", "embed", "serve"),
-    "Look inside": ("look", "evaluate", "compare", "lab"),
-    "Exchange models": ("import", "export"),
-    "Keep runs in order": ("runs", "info", "verify", "rm"),
-}
-"""The verbs as `clearhead --help` shows them."""
-
 
 class Verbs(TyperGroup):
-    """The program: its help shows the verbs by what they are for."""
-
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        return [verb for verbs in GROUPS.values() for verb in verbs]
+    """The program: its help shows the verbs by what they are for (their panels)."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self.format_usage(ctx, formatter)
         formatter.write_paragraph()
         formatter.write_text(self.help)
-        for title, verbs in GROUPS.items():
-            with formatter.section(title):
-                formatter.write_dl(
-                    [(verb, self.commands[verb].get_short_help_str(80)) for verb in verbs]
-                )
-        write_options(self, ctx, formatter)
+        verbs: Any = self.commands.values()
+        for title, panel in groupby(verbs, key=lambda verb: verb.rich_help_panel):
+            write_section(formatter, title, [(v.name, v.get_short_help_str(80)) for v in panel])
+        write_section(formatter, "Options", option_rows(self, ctx))
         formatter.write_paragraph()
         formatter.write_text("What a verb takes, with examples: clearhead VERB --help")
 
@@ -49,9 +36,15 @@ class Verb(TyperCommand):
         }
         return super().parse_args(ctx, one_value_each(args, repeatable))
 
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        arguments = [each for each in self.get_params(ctx) if each.param_type_name == "argument"]
-        return ["[OPTIONS]", *map(in_usage, arguments)]
+    @property
+    def arguments(self) -> list[Any]:
+        return [each for each in self.params if each.param_type_name == "argument"]
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """The arguments as the usage line shows them: in brackets those that may be left out."""
+        names = [f"{each.metavar}{'...' if each.nargs == -1 else ''}" for each in self.arguments]
+        pairs = zip(names, self.arguments, strict=True)
+        return ["[OPTIONS]", *(name if each.required else f"[{name}]" for name, each in pairs)]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The help text, its list as examples, then the arguments and options."""
@@ -64,7 +57,10 @@ class Verb(TyperCommand):
             with formatter.section("Examples"):
                 for example in examples.split("\n- "):
                     formatter.write(f"  {' '.join(example.split()).replace('`', '')}\n")
-        write_options(self, ctx, formatter)
+        write_section(
+            formatter, "Arguments", [(each.metavar, each.help) for each in self.arguments]
+        )
+        write_section(formatter, "Options", option_rows(self, ctx))
 
 
 def with_options(verb: Callable[..., None]) -> Callable[..., None]:
@@ -91,24 +87,17 @@ def with_options(verb: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def in_usage(argument: Any) -> str:
-    """An argument as the usage line shows it: in brackets where it may be left out."""
-    name = f"{argument.metavar or argument.name.upper()}{'...' if argument.nargs == -1 else ''}"
-    return name if argument.required else f"[{name}]"
+def option_rows(command: Any, ctx: Any) -> list[tuple[str, str]]:
+    """The options of a command, each with its help."""
+    found = [each for each in command.get_params(ctx) if each.param_type_name == "option"]
+    return [row for each in found if (row := each.get_help_record(ctx)) is not None]
 
 
-def write_options(command: Any, ctx: Any, formatter: Any) -> None:
-    """Write a command's arguments and options, each with its help."""
-    arguments, options = [], []
-    for parameter in command.get_params(ctx):
-        if parameter.param_type_name == "argument":
-            arguments.append((parameter.metavar or parameter.name.upper(), parameter.help))
-        elif (record := parameter.get_help_record(ctx)) is not None:
-            options.append(record)
-    for title, rows in (("Arguments", arguments), ("Options", options)):
-        if rows:
-            with formatter.section(title):
-                formatter.write_dl(rows)
+def write_section(formatter: Any, title: str, rows: Sequence[tuple[str, str]]) -> None:
+    """Write names and what they mean below a title, if there are any."""
+    if rows:
+        with formatter.section(title):
+            formatter.write_dl(rows)
 
 
 def one_value_each(args: list[str], repeatable: set[str]) -> list[str]:
