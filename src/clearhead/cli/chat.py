@@ -3,11 +3,10 @@
 import secrets
 import signal
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -19,7 +18,9 @@ from clearhead.errors import TextError
 if TYPE_CHECKING:
     from clearhead.config import DecodeConfig
 
+V = TypeVar("V")
 NO_DIGITS = str.maketrans("", "", "0123456789,")
+"""Leaves out of a note what differs each time, so that each kind is told once."""
 HELP = """/reset   forget what was said
 /retry   answer the last message again
 /look    see what happened inside during the last reply
@@ -88,19 +89,16 @@ class Terminal:
 
     def say(self, text: str) -> None:
         """Show the reply as it comes; Ctrl-C stops it, and what was said stays said."""
-        from clearhead.tasks.task import Kept
-
-        reply = Kept(self.bot.stream(text, self.decode))
+        pieces = self.bot.stream(text, self.decode)
         sys.stdout.write("bot  ")
         try:
-            show(reply)
+            reply = show(pieces)
         except KeyboardInterrupt:
-            reply.generator.close()
+            pieces.close()
             sys.stdout.write(" …\n")
             return
-        sys.stdout.write("\n")
         options.tell(self.bot.note_on(text))
-        for note in reply.value.notes:
+        for note in reply.notes:
             kind = note.translate(NO_DIGITS)
             options.tell(note if kind not in self.told else "")
             self.told.add(kind)
@@ -124,23 +122,22 @@ class Terminal:
             options.tell("There is no reply to look into yet.")
 
 
-Prompt = Annotated[
-    str | None, typer.Argument(metavar="PROMPT", help="How the text begins; else all of stdin.")
-]
-StopTexts = Annotated[
-    list[str] | None,
-    typer.Option(metavar="TEXTS", help="Stop before any of these; \\n: the end of a line."),
-]
-
-
 def write(
     run: Annotated[str, options.run_argument("a writer")],
-    prompt: Prompt = None,
+    prompt: Annotated[
+        str | None,
+        typer.Argument(metavar="PROMPT", help="How the text begins; without it, all of stdin."),
+    ] = None,
     *,
-    length: Annotated[int | None, typer.Option(help="Tokens to write.")] = None,
-    number: Annotated[int, typer.Option("--number", "-n", help="Continuations to write.")] = 1,
+    length: Annotated[int | None, typer.Option(help="The most tokens to write.")] = None,
+    number: Annotated[
+        int, typer.Option("--number", "-n", help="So many continuations, each with its own seed.")
+    ] = 1,
     sampling: options.SamplingOptions,
-    stop: StopTexts = None,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXTS", help="Stop before any of these; \\n: the end of a line."),
+    ] = None,
     as_json: options.Json = False,
     engine: options.Engine = "auto",
     checkpoint: options.Checkpoint = "",
@@ -167,23 +164,12 @@ def write(
         found = writer.write(prompt, decode, n_best=number, stop=stops)
         print_all(found, as_json)
     else:
-        found = print_stream(writer.stream(prompt, decode, stop=stops), prompt)
+        typer.secho(prompt.rstrip(" "), bold=True, nl=False)
+        found = show(writer.stream(prompt, decode, stop=stops))
     if decode.temperature and is_drawn:
         options.tell(f"Random seed: {decode.seed}. For the same text again: --seed {decode.seed}")
     for note in (*found.notes, writer.note_on(prompt)):
         options.tell(note)
-
-
-def print_stream(
-    pieces: Generator[str, None, "clearhead.Continuation"], prompt: str
-) -> "clearhead.Continuation":
-    """Print the prompt, and the text after it as it comes."""
-    from clearhead.tasks.task import Kept
-
-    written = Kept(pieces)
-    typer.secho(prompt.rstrip(" "), bold=True, nl=False)
-    show(chain(written, ["\n"]))
-    return written.value
 
 
 def print_all(found: "clearhead.Continuation", as_json: bool) -> None:
@@ -202,7 +188,13 @@ def details(one: "clearhead.Continuation") -> dict[str, Any]:
     return values | {"alternatives": others, "notes": one.notes}
 
 
-def show(pieces: Iterable[str]) -> None:
-    for piece in pieces:
+def show(pieces: Generator[str, None, V]) -> V:
+    """Print text as it is being written, and end the line; the value that the generator returns."""
+    from clearhead.tasks.task import Kept
+
+    kept = Kept(pieces)
+    for piece in kept:
         sys.stdout.write(piece)
         sys.stdout.flush()
+    sys.stdout.write("\n")
+    return kept.value

@@ -191,13 +191,13 @@ def film_of_run(run: str, is_asked: bool) -> "Film | None":
     log = RunFolder.open(run).film
     try:
         shots = list(log.lines())
-        has_one = is_asked or any(shot.get("probes") for shot in shots)
-        return film_of(shots, name=log.path) if has_one else None
+        if is_asked or any(shot.get("probes") for shot in shots):
+            return film_of(shots, name=log.path)
     except FolderError as error:
         if is_asked:
             raise
         options.tell(f"Without the film: {error}")
-        return None
+    return None
 
 
 def by_hand_text(found: "Look", path: str, *place: str) -> str:

@@ -14,10 +14,9 @@ import typer
 from clearhead import __version__
 from clearhead.cli.chat import chat, write
 from clearhead.cli.doctor import doctor
-from clearhead.cli.evaluate import compare, evaluate, lab
 from clearhead.cli.look import look
-from clearhead.cli.runs import average, export, import_, info, rm, runs, verify
-from clearhead.cli.serve import serve
+from clearhead.cli.runs import average, compare, evaluate, info, rm, runs, verify
+from clearhead.cli.serve import export, import_, serve
 from clearhead.cli.streams import (
     begin_in_utf8,
     ended_by_signals,
@@ -25,7 +24,7 @@ from clearhead.cli.streams import (
     leave_quietly,
     prepare_streams,
 )
-from clearhead.cli.train import demo, pretrain, train
+from clearhead.cli.train import demo, lab, pretrain, train
 from clearhead.cli.translate import classify, embed, fill, translate
 from clearhead.cli.verb import Verb, Verbs, with_options
 from clearhead.errors import ClearheadError, DiskError, shown

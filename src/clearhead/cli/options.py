@@ -178,7 +178,7 @@ def progress_bar(numbers: str, *, stays: bool = False) -> Iterator["Progress"]:
     with Progress(*columns, console=console, transient=not stays, disable=not is_shown) as bar:
         task = bar.add_task("", total=None)
         yield lambda what, done, total: bar.update(
-            task, description=what, completed=done, total=total
+            task, description=what, completed=done, total=total or None
         )
 
 

@@ -1,16 +1,26 @@
-"""`clearhead runs`, `info`, `verify`, `average`, `rm`, `import` and `export`: run folders kept in
-order, models from elsewhere made into runs, and runs written for other programs.
+"""`clearhead runs`, `info`, `evaluate`, `compare`, `verify`, `average` and `rm`: what runs there are,
+how good they are, and how they are kept in order.
 """
 
+import json
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
+import clearhead
 from clearhead.cli import options
+from clearhead.disk import write_output
 from clearhead.errors import ConfigError, FolderError
+
+TestSet = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILES", help="The test set, in a form like the files that the run was trained on."
+    ),
+]
 
 
 def runs(
@@ -89,6 +99,95 @@ def info(run: options.AnyRun, as_json: options.Json = False) -> None:
     )
 
 
+def evaluate(
+    run: options.AnyRun,
+    files: TestSet,
+    columns: options.Columns = None,
+    beam: options.Beam = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write the translations, or the labels, here."),
+    ] = None,
+    worst: Annotated[
+        int, typer.Option(min=0, max=1_000_000, help="Show so many of the worst translations.")
+    ] = 0,
+    settings: options.DecodeSettings = None,
+    engine: options.Engine = "auto",
+    as_json: options.OneJson = False,
+    checkpoint: options.Checkpoint = "",
+) -> None:
+    """Measure a run on a test set.
+
+    - `clearhead evaluate runs/en-de test.en test.de` (BLEU, chrF, TER with signatures)
+    - `clearhead evaluate runs/en-de test.en test.de --worst 10`
+    - `clearhead evaluate runs/en-de test.en test.de --beam 1 --json`
+    - `clearhead evaluate runs/bard test.txt` (perplexity and bits per byte; chatbots likewise)
+    """
+    with options.busy(f"measuring {run}"):
+        from clearhead.machine import n_processors
+
+        user = clearhead.load(run, checkpoint=checkpoint)
+        changed = beam is not None or settings
+        decode = options.decode_config(user.config, settings, beam=beam) if changed else None
+        if isinstance(user, clearhead.Translator):
+            how, own_only = decode or user.config.decode, {"--checkpoint": checkpoint}
+            options.choose_engine(user, run, how, engine=engine, own_only=own_only)
+        found = clearhead.evaluate(
+            user, files, decode, columns=columns or (), n_worst=worst, n_workers=n_processors()
+        )
+    if output:
+        if not found.lines:
+            raise ConfigError("--output: this test has no outputs to write.", "Leave it out.")
+        write_output(output, "".join(f"{line}\n" for line in found.lines))
+    typer.echo(json.dumps(found.scores) if as_json else found)
+
+
+def compare(
+    first: Annotated[
+        str, typer.Argument(metavar="A", help="A run folder, or a file with an output per line.")
+    ],
+    second: Annotated[
+        str, typer.Argument(metavar="B", help="Another run or file, to compare it with.")
+    ],
+    files: TestSet,
+    task: Annotated[
+        Literal["translation", "classification"] | None,
+        typer.Option(
+            metavar="TASK",
+            help="What A and B hold, if they are files: translation (the default) or "
+            "classification.",
+        ),
+    ] = None,
+    columns: options.Columns = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="HTML",
+            help="Write a page that shows every example that they answer differently.",
+        ),
+    ] = None,
+    as_json: options.OneJson = False,
+) -> None:
+    """Compare two runs on a test set: is the difference more than chance?
+
+    Translators: BLEU, chrF2 and TER with a paired bootstrap test. Classifiers: accuracy with McNemar's
+    test. Writers and chatbots: bits per byte.
+
+    - `clearhead compare runs/a runs/b test.en test.de`
+    - `clearhead compare runs/a runs/b test.en test.de -o compare.html`
+    - `clearhead compare ours.de theirs.de test.en test.de` (files of translations)
+    """
+    with options.busy(f"comparing {first} and {second}"):
+        found = clearhead.compare(first, second, files, task=task or "", columns=columns or ())
+    if output:
+        write_output(output, found.html())
+    typer.echo(options.to_json(found.values()) if as_json else found)
+    if output:
+        options.tell(f"Written: {output}. Open it in a browser.")
+
+
 def rm(
     run: options.AnyRun,
     checkpoints: Annotated[
@@ -146,81 +245,3 @@ def average(
     from clearhead.tasks.runs import average as use_average
 
     typer.echo(use_average(run, last))
-
-
-def import_(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SOURCE", help="A folder of Hugging Face or CTranslate2, or an Argos package."
-        ),
-    ],
-    into: Annotated[Path, typer.Option(metavar="RUN", help="The run folder to make, a new one.")],
-    quiet: options.Quiet = False,
-) -> None:
-    """Make a run of a model from elsewhere, with a certificate that it is the same.
-
-    Nothing is downloaded, and nothing in the source is run.
-
-    - `clearhead import opus-mt-en-de --into runs/opus`
-    - `clearhead import all-MiniLM-L6-v2 --into runs/minilm`
-    """
-    with options.busy(f"importing {source}"):
-        from clearhead.exchange import import_model
-
-        certificate = import_model(source, into)
-    options.tell("" if quiet else str(certificate))
-
-
-def export(
-    run: options.AnyRun,
-    into: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="The folder or package to make, a new one.")
-    ],
-    to: Annotated[
-        Literal["hf", "ctranslate2", "argos", "onnx"],
-        typer.Option(help="The format; hf is Hugging Face, argos a package for Argos Translate."),
-    ] = "hf",
-    precision: Annotated[
-        Literal["float32", "float16", "int16", "int8"],
-        typer.Option(
-            help="How the weights are stored; less is smaller and less exact (ctranslate2, argos)."
-        ),
-    ] = "float32",
-    int8: Annotated[bool, typer.Option("--int8", help="Short for --precision int8.")] = False,
-    test: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILES", help="A test set to score both models on (ctranslate2, argos)."
-        ),
-    ] = None,
-    languages: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CODES",
-            help="The languages it translates from and into, as in en de; else what the run knows "
-            "(argos).",
-        ),
-    ] = None,
-    quiet: options.Quiet = False,
-) -> None:
-    """Write the model of a run for another program, with a certificate that it is the same.
-
-    What a format cannot express is refused by name.
-
-    - `clearhead export runs/opus --to hf --into opus-mt-tuned`
-    - `clearhead export runs/en-de --to ctranslate2 --int8 --into en-de-ct2 --test test.en test.de`
-    - `clearhead export runs/en-de --to argos --languages en de --into en_de.argosmodel`
-    """
-    asked = {"precision": "int8" if int8 else precision, "test": test, "languages": languages}
-    how: dict[str, Any] = {
-        name: given for name, given in asked.items() if given and given != "float32"
-    }
-    for name in how:
-        if to in ("hf", "onnx") or (name == "languages" and to != "argos"):
-            raise ConfigError(f"--to {to} has no --{name}.", "Leave it out.")
-    with options.busy(f"writing {into}"):
-        from clearhead.exchange import export_model
-
-        certificate = export_model(run, to, into, **how)
-    options.tell("" if quiet else str(certificate))

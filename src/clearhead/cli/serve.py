@@ -1,4 +1,4 @@
-"""`clearhead serve`: models behind known APIs, and the page."""
+"""`clearhead serve`, `import` and `export`: models for other programs, by HTTP or as files."""
 
 import logging
 import os
@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -157,3 +157,81 @@ def backend_for(
     except (ClearheadError, OSError) as error:
         options.tell(f"{path.name}: decoding with our own engine: {error}")
         return None
+
+
+def import_(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE", help="A folder of Hugging Face or CTranslate2, or an Argos package."
+        ),
+    ],
+    into: Annotated[Path, typer.Option(metavar="RUN", help="The run folder to make, a new one.")],
+    quiet: options.Quiet = False,
+) -> None:
+    """Make a run of a model from elsewhere, with a certificate that it is the same.
+
+    Nothing is downloaded, and nothing in the source is run.
+
+    - `clearhead import opus-mt-en-de --into runs/opus`
+    - `clearhead import all-MiniLM-L6-v2 --into runs/minilm`
+    """
+    with options.busy(f"importing {source}"):
+        from clearhead.exchange import import_model
+
+        certificate = import_model(source, into)
+    options.tell("" if quiet else str(certificate))
+
+
+def export(
+    run: options.AnyRun,
+    into: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="The folder or package to make, a new one.")
+    ],
+    to: Annotated[
+        Literal["hf", "ctranslate2", "argos", "onnx"],
+        typer.Option(help="The format; hf is Hugging Face, argos a package for Argos Translate."),
+    ] = "hf",
+    precision: Annotated[
+        Literal["float32", "float16", "int16", "int8"],
+        typer.Option(
+            help="How the weights are stored; less is smaller and less exact (ctranslate2, argos)."
+        ),
+    ] = "float32",
+    int8: Annotated[bool, typer.Option("--int8", help="Short for --precision int8.")] = False,
+    test: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILES", help="A test set to score both models on (ctranslate2, argos)."
+        ),
+    ] = None,
+    languages: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CODES",
+            help="The languages it translates from and into, as in en de; else what the run knows "
+            "(argos).",
+        ),
+    ] = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write the model of a run for another program, with a certificate that it is the same.
+
+    What a format cannot express is refused by name.
+
+    - `clearhead export runs/opus --to hf --into opus-mt-tuned`
+    - `clearhead export runs/en-de --to ctranslate2 --int8 --into en-de-ct2 --test test.en test.de`
+    - `clearhead export runs/en-de --to argos --languages en de --into en_de.argosmodel`
+    """
+    asked = {"precision": "int8" if int8 else precision, "test": test, "languages": languages}
+    how: dict[str, Any] = {
+        name: given for name, given in asked.items() if given and given != "float32"
+    }
+    for name in how:
+        if to in ("hf", "onnx") or (name == "languages" and to != "argos"):
+            raise ConfigError(f"--to {to} has no --{name}.", "Leave it out.")
+    with options.busy(f"writing {into}"):
+        from clearhead.exchange import export_model
+
+        certificate = export_model(run, to, into, **how)
+    options.tell("" if quiet else str(certificate))

@@ -103,15 +103,13 @@ def write_section(formatter: Any, title: str, rows: Sequence[tuple[str, str]]) -
 def one_value_each(args: list[str], repeatable: set[str]) -> list[str]:
     """`--test a b` as `--test a --test b`."""
     result: list[str] = []
-    current, is_first = "", False
+    current = ""
     for number, argument in enumerate(args):
         if argument == "--":
             return result + args[number:]
         if argument.startswith("-") and argument != "-":
-            current, is_first = (argument, True) if argument in repeatable else ("", False)
-        elif current and not is_first:
+            current = argument if argument in repeatable else ""
+        elif current and result[-1] != current:  # a second value, or a later one
             result.append(current)
-        else:
-            is_first = False
         result.append(argument)
     return result
