@@ -35,7 +35,7 @@ def chat(
     checkpoint: options.Checkpoint = "",
     settings: options.DecodeSettings = None,
 ) -> None:
-    """Talk with a chatbot. In a pipe, each line gets a line as its answer.
+    """Talk with a chatbot. In a pipe, each line gets a line as its answer; an empty one begins anew.
 
     - `clearhead chat runs/chat`
     - `clearhead chat runs/chat --temperature 0.9 --seed 3`
@@ -67,7 +67,7 @@ class Terminal:
             import readline  # noqa: F401  # input() then knows arrow keys and earlier lines
         signal.signal(signal.SIGINT, signal.default_int_handler)  # here Ctrl-C ends a line or reply
         options.tell("Type a message and Enter. /help lists what else there is; /quit leaves.")
-        while (line := self.typed()) is not None and line.strip() not in ("/quit", "/exit"):
+        while (line := self.next_line()) is not None and line.strip() not in ("/quit", "/exit"):
             if command := self.commands.get(line.strip()):
                 command()
             elif line.strip().startswith("/"):
@@ -76,7 +76,7 @@ class Terminal:
             elif line.strip():
                 self.say(line)
 
-    def typed(self) -> str | None:
+    def next_line(self) -> str | None:
         """The next line; Ctrl-C empties it, Ctrl-D is the end."""
         while True:
             try:
@@ -122,22 +122,26 @@ class Terminal:
             options.tell("There is no reply to look into yet.")
 
 
+Prompt = Annotated[
+    str | None,
+    typer.Argument(metavar="PROMPT", help="How the text begins; without it, all of stdin."),
+]
+StopTexts = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXTS", help="Stop before any of these; \\n: the end of a line."),
+]
+
+
 def write(
     run: Annotated[str, options.run_argument("a writer")],
-    prompt: Annotated[
-        str | None,
-        typer.Argument(metavar="PROMPT", help="How the text begins; without it, all of stdin."),
-    ] = None,
+    prompt: Prompt = None,
     *,
     length: Annotated[int | None, typer.Option(help="The most tokens to write.")] = None,
     number: Annotated[
         int, typer.Option("--number", "-n", help="So many continuations, each with its own seed.")
     ] = 1,
     sampling: options.SamplingOptions,
-    stop: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXTS", help="Stop before any of these; \\n: the end of a line."),
-    ] = None,
+    stop: StopTexts = None,
     as_json: options.Json = False,
     engine: options.Engine = "auto",
     checkpoint: options.Checkpoint = "",
@@ -177,7 +181,7 @@ def print_all(found: "clearhead.Continuation", as_json: bool) -> None:
     for one in (found, *found.alternatives):
         each = one.log_prob / max(1, len(one.log_probs))
         title = f"[seed {one.seed}: log-probability {one.log_prob:.1f}, {each:.2f} per token]"
-        as_line = options.to_json(details(one) | {"log_prob": one.log_prob})
+        as_line = options.json_line(details(one) | {"log_prob": one.log_prob})
         typer.echo(as_line if as_json else f"{title}\n{one}\n")
 
 

@@ -34,6 +34,22 @@ KINDS: "dict[str, Kind]" = {
 """What the files of each task hold."""
 
 
+FixInto = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", help="Write the files without their faulty lines into this folder."
+    ),
+]
+TaskOfFiles = Annotated[
+    options.TaskName | None,
+    typer.Option(
+        metavar="TASK",
+        help="What the files are for, if it is guessed wrongly: translation, chat, "
+        "classification or writing.",
+    ),
+]
+
+
 def doctor(
     files: Annotated[
         list[str],
@@ -45,20 +61,8 @@ def doctor(
         list[str] | None,
         typer.Option(metavar="FILES", help="Test files, whose examples must not be in FILES."),
     ] = None,
-    fix: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Write the files without their faulty lines into this folder."
-        ),
-    ] = None,
-    task: Annotated[
-        options.TaskName | None,
-        typer.Option(
-            metavar="TASK",
-            help="What the files are for, if it is guessed wrongly: translation, chat, "
-            "classification or writing.",
-        ),
-    ] = None,
+    fix: FixInto = None,
+    task: TaskOfFiles = None,
     columns: options.Columns = None,
     as_json: options.OneJson = False,
 ) -> None:

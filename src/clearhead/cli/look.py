@@ -62,10 +62,13 @@ class LookOptions:
     ] = None
     reasons: Annotated[
         bool,
-        typer.Option("--reasons", help="Is attention the reason for the output? Four measures."),
+        typer.Option(
+            "--reasons",
+            help="Print four measures of whether attention is the reason for the output.",
+        ),
     ] = False
     search: Annotated[
-        bool, typer.Option("--search", help="What beam search kept and gave up, and why.")
+        bool, typer.Option("--search", help="Print what beam search kept and gave up, and why.")
     ] = False
     save: Annotated[
         Path | None,
@@ -164,7 +167,8 @@ def look(
     - `clearhead look runs/en-de "A man rides a bike." --head decoder.1.cross.3`
     - `clearhead look runs/en-de "A man rides a bike." --by-hand decoder.1.cross.3.pattern 2 1`
     - `clearhead look runs/en-de "A man rides a bike." --edit no-positions`
-    - `clearhead look runs/en-de --film` and `--ablate test.en test.de`
+    - `clearhead look runs/en-de --film`
+    - `clearhead look runs/en-de --ablate test.en test.de`
     """
     from rich.console import Console
 

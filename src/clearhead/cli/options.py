@@ -53,8 +53,8 @@ Beam = Annotated[
 Engine = Annotated[
     Literal["auto", "own", "ctranslate2"],
     typer.Option(
-        help="What decodes; auto: CTranslate2 for long input, where it is installed and can do "
-        "the same."
+        help="What decodes; auto: CTranslate2 for long input, if it is installed and can do the "
+        "same."
     ),
 ]
 DecodeSettings = Annotated[
@@ -188,9 +188,9 @@ def tell(note: str) -> None:
         sys.stderr.write(f"{note}\n")
 
 
-def to_json(value: Any) -> str:
-    """JSON on one line, in which letters stand as they are."""
-    return json.dumps(value, ensure_ascii=False)
+def json_line(value: Any) -> str:
+    """JSON on one line, in which letters stand as they are, and paths as text."""
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def choose_engine(

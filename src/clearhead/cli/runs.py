@@ -25,7 +25,8 @@ TestSet = Annotated[
 
 def runs(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Where the run folders are.")
+        Path,
+        typer.Argument(metavar="FOLDER", help="The folder that holds the run folders; else runs."),
     ] = Path("runs"),
     as_json: options.Json = False,
 ) -> None:
@@ -41,7 +42,7 @@ def runs(
     found = runs_in(folder)
     if as_json:
         for run in found:
-            typer.echo(options.to_json(vars(run) | {"path": str(run.path)}))
+            typer.echo(options.json_line(vars(run)))
         return
     rows = [
         (
@@ -80,8 +81,7 @@ def info(run: options.AnyRun, as_json: options.Json = False) -> None:
 
     about, folder = RunInfo.of(run), RunFolder(run)
     if as_json:
-        values = {"path": str(about.path), "config": folder.config().model_dump()}
-        typer.echo(options.to_json(vars(about) | values))
+        typer.echo(options.json_line(vars(about) | {"config": folder.config().model_dump()}))
         return
     cache = cache_folder()
     if about.ended:
@@ -99,15 +99,18 @@ def info(run: options.AnyRun, as_json: options.Json = False) -> None:
     )
 
 
+OutputsFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Also write the translations, or the labels, here."),
+]
+
+
 def evaluate(
     run: options.AnyRun,
     files: TestSet,
     columns: options.Columns = None,
     beam: options.Beam = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Also write the translations, or the labels, here."),
-    ] = None,
+    output: OutputsFile = None,
     worst: Annotated[
         int, typer.Option(min=0, max=1_000_000, help="Show so many of the worst translations.")
     ] = 0,
@@ -142,6 +145,15 @@ def evaluate(
     typer.echo(json.dumps(found.scores) if as_json else found)
 
 
+TaskOfOutputs = Annotated[
+    Literal["translation", "classification"] | None,
+    typer.Option(
+        metavar="TASK",
+        help="What A and B hold, if they are files: translation (the default) or classification.",
+    ),
+]
+
+
 def compare(
     first: Annotated[
         str, typer.Argument(metavar="A", help="A run folder, or a file with an output per line.")
@@ -150,14 +162,7 @@ def compare(
         str, typer.Argument(metavar="B", help="Another run or file, to compare it with.")
     ],
     files: TestSet,
-    task: Annotated[
-        Literal["translation", "classification"] | None,
-        typer.Option(
-            metavar="TASK",
-            help="What A and B hold, if they are files: translation (the default) or "
-            "classification.",
-        ),
-    ] = None,
+    task: TaskOfOutputs = None,
     columns: options.Columns = None,
     output: Annotated[
         Path | None,
@@ -183,7 +188,7 @@ def compare(
         found = clearhead.compare(first, second, files, task=task or "", columns=columns or ())
     if output:
         write_output(output, found.html())
-    typer.echo(options.to_json(found.values()) if as_json else found)
+    typer.echo(options.json_line(found.values()) if as_json else found)
     if output:
         options.tell(f"Written: {output}. Open it in a browser.")
 
@@ -236,9 +241,10 @@ def average(
     run: options.AnyRun,
     last: Annotated[int, typer.Option(min=1, help="So many of the newest checkpoints.")] = 5,
 ) -> None:
-    """Average the newest checkpoints, as the paper does, if that is better.
+    """Average the newest checkpoints, and use the mean if it is better.
 
-    Both are measured on the run's validation set; the former weights are kept in the folder.
+    The paper averages, too. The mean and the weights in use are measured on the run's validation
+    set; weights that are replaced are kept in the folder.
 
     - `clearhead average runs/en-de --last 5`
     """

@@ -35,7 +35,7 @@ class ServeOptions:
         typer.Option(
             metavar="KEY",
             envvar="CLEARHEAD_API_KEY",
-            help="The key that clients must send; needed unless --host is this machine alone.",
+            help="The key that clients must send; needed if others than this machine can reach it.",
         ),
     ] = ""
     no_auth: Annotated[
@@ -66,7 +66,7 @@ class ServeOptions:
         bool, typer.Option("--lazy", help="Load each model only when it is first asked for.")
     ] = False
     workers: Annotated[
-        int, typer.Option(min=1, max=256, help="Server processes, each with the models of its own.")
+        int, typer.Option(min=1, max=256, help="Server processes, each with its own models.")
     ] = 1
     int8: Annotated[
         bool,
@@ -95,7 +95,9 @@ def serve(
     asked: ServeOptions,
     engine: Annotated[
         Literal["auto", "own", "ctranslate2"],
-        typer.Option(help="What translates; auto: CTranslate2 where it does the same."),
+        typer.Option(
+            help="What translates; auto: CTranslate2, if it is installed and can do the same."
+        ),
     ] = "auto",
     quiet: options.Quiet = False,
 ) -> None:
@@ -166,10 +168,12 @@ def import_(
             metavar="SOURCE", help="A folder of Hugging Face or CTranslate2, or an Argos package."
         ),
     ],
-    into: Annotated[Path, typer.Option(metavar="RUN", help="The run folder to make, a new one.")],
+    into: Annotated[
+        Path, typer.Option(metavar="RUN", help="The run folder to make; it must not exist yet.")
+    ],
     quiet: options.Quiet = False,
 ) -> None:
-    """Make a run of a model from elsewhere, with a certificate that it is the same.
+    """Make a run of a model from elsewhere, and a certificate that it is the same.
 
     Nothing is downloaded, and nothing in the source is run.
 
@@ -183,21 +187,35 @@ def import_(
     options.tell("" if quiet else str(certificate))
 
 
+Languages = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CODES",
+        help="The languages it translates from and into, as in en de; else what the run knows "
+        "(argos).",
+    ),
+]
+StoredPrecision = Annotated[
+    Literal["float32", "float16", "int16", "int8"],
+    typer.Option(
+        help="How the weights are stored; less is smaller and less exact (ctranslate2, argos)."
+    ),
+]
+
+
 def export(
     run: options.AnyRun,
     into: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="The folder or package to make, a new one.")
+        Path,
+        typer.Option(
+            metavar="FOLDER", help="The folder or package to make; it must not exist yet."
+        ),
     ],
     to: Annotated[
         Literal["hf", "ctranslate2", "argos", "onnx"],
         typer.Option(help="The format; hf is Hugging Face, argos a package for Argos Translate."),
     ] = "hf",
-    precision: Annotated[
-        Literal["float32", "float16", "int16", "int8"],
-        typer.Option(
-            help="How the weights are stored; less is smaller and less exact (ctranslate2, argos)."
-        ),
-    ] = "float32",
+    precision: StoredPrecision = "float32",
     int8: Annotated[bool, typer.Option("--int8", help="Short for --precision int8.")] = False,
     test: Annotated[
         list[str] | None,
@@ -205,17 +223,10 @@ def export(
             metavar="FILES", help="A test set to score both models on (ctranslate2, argos)."
         ),
     ] = None,
-    languages: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CODES",
-            help="The languages it translates from and into, as in en de; else what the run knows "
-            "(argos).",
-        ),
-    ] = None,
+    languages: Languages = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write the model of a run for another program, with a certificate that it is the same.
+    """Write a run's model for another program, and a certificate that it is the same.
 
     What a format cannot express is refused by name.
 

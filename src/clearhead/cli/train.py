@@ -93,14 +93,15 @@ def train_as_asked(
     train_and_watch(*wanted, tensorboard=tensorboard, quiet=quiet)
 
 
+DemoInto = Annotated[
+    Path | None,
+    typer.Option(metavar="RUN", help="The run folder to make, or to show again; else one in runs."),
+]
+
+
 def demo(
     task: Annotated[options.TaskName, options.TaskOption] = "translation",
-    into: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUN", help="The run folder to make, or to show again; else one in runs."
-        ),
-    ] = None,
+    into: DemoInto = None,
 ) -> None:
     """Train a small model in two minutes and see what it can do.
 
@@ -145,6 +146,15 @@ def program_name() -> str:
     return "clearhead" if shutil.which("clearhead") else os.path.relpath(sys.argv[0])
 
 
+LabFiles = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILES",
+        help="versus and table3: files of pairs; heads: a run and its test files.",
+    ),
+]
+
+
 def lab(
     experiment: Annotated[
         Literal["complexity", "gradients", "versus", "table3", "positions", "heads"],
@@ -153,13 +163,7 @@ def lab(
             help="Which: complexity, gradients, positions, heads, versus or table3.",
         ),
     ],
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILES",
-            help="versus and table3: files of pairs; heads: a run and its test files.",
-        ),
-    ] = None,
+    files: LabFiles = None,
     *,
     into: Annotated[
         Path,

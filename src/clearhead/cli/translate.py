@@ -17,8 +17,6 @@ from clearhead.disk import sha256_of
 from clearhead.errors import DataError
 
 if TYPE_CHECKING:
-    from clearhead.exchange.backend import CTranslate2
-    from clearhead.exchange.engine import WhereItPays
     from clearhead.scale import Answer
 
 FORM = ("many", "scores", "alignments", "as_json", "int8")
@@ -107,7 +105,7 @@ class TranslateOptions:
     ) -> Iterator[str]:
         """A translation as a line; or the best few of the same text, one on each line."""
         if self.as_json:
-            yield options.to_json(self.details(translator, found))
+            yield options.json_line(self.details(translator, found))
             return
         for one in (found, *found.alternatives):
             text = one.text.replace("\n", " ")
@@ -157,6 +155,21 @@ def translate(
         answer = partial(translated_lines, load, told, asked)
         shards.answer(lines, runs=runs, deciding=deciding, load=answer, output=asked.output)
         return
+    translate_here(run, text, load, lines=lines, asked=asked, told=told)
+
+
+def translate_here(
+    run: str,
+    text: str | None,
+    load: Callable[[], "clearhead.Translator"],
+    *,
+    lines: LineOptions,
+    asked: TranslateOptions,
+    told: dict[str, Any],
+) -> None:
+    """Translate in this process, its threads or worker processes; write each line as it comes."""
+    from clearhead.tasks.runs import in_threads, in_workers
+
     with options.busy(f"loading {run}"):
         translator = load()
     backend = options.choose_engine(
@@ -169,11 +182,15 @@ def translate(
         workers=asked.workers,
         quiet=lines.quiet,
     )
-    chunks, n_workers = lines.chunks(text, translator), 1
+    chunks, n_workers, how = lines.chunks(text, translator), 1, told | {"scored": asked.is_scored}
     if lines.input:
         n_workers, chunks = shared_out(chunks, asked.workers, told["decode"].beam)
-    how = told | {"scored": asked.is_scored}
-    found = translations(translator, chunks, n_workers=n_workers, backend=backend, how=how)
+    if n_workers == 1:
+        found = translator.in_chunks(chunks, **how)
+    elif backend and backend.is_ready():
+        found = in_threads(translator, chunks, n_threads=2, **how)
+    else:
+        found = in_workers(chunks=chunks, n_workers=n_workers, **translator.origin, **how)
     try:
         write_lines(found, partial(asked.lines, translator), asked.output, quiet=lines.quiet)
     finally:
@@ -194,24 +211,6 @@ def translated_lines(
         ]
 
     return answer
-
-
-def translations(
-    translator: "clearhead.Translator",
-    chunks: Iterable[Sequence[str]],
-    *,
-    n_workers: int,
-    backend: "CTranslate2 | WhereItPays | None",
-    how: dict[str, Any],
-) -> Iterator["clearhead.Translation"]:
-    """The translations of all lines, by this process, its threads or worker processes."""
-    from clearhead.tasks.runs import in_threads, in_workers
-
-    if n_workers == 1:
-        return translator.in_chunks(chunks, **how)
-    if backend and backend.is_ready():
-        return in_threads(translator, chunks, n_threads=2, **how)
-    return in_workers(chunks=chunks, n_workers=n_workers, **translator.origin, **how)
 
 
 def shared_out(
@@ -279,7 +278,7 @@ def label_line(found: "clearhead.Classification", n_shown: int | None, as_json: 
     """The label and so many probabilities, all for None; as JSON all of them."""
     if as_json:
         names = "text", "labels", "probabilities", "notes"
-        return options.to_json({name: getattr(found, name) for name in names})
+        return options.json_line({name: getattr(found, name) for name in names})
     each = [f"{label} {probability:.4f}" for label, probability in found.probabilities.items()]
     return "\t".join([str(found), *each[:n_shown]])
 
@@ -354,7 +353,7 @@ def embedded_lines(run: str, lines: LineOptions, asked: EmbedOptions) -> "Answer
             return [f"{score:.4f}\t{others[place]}" for score, place in found]
         if not asked.beside:
             vectors = encoder.embed(texts).tolist()
-            return [options.to_json([round(value, 7) for value in vector]) for vector in vectors]
+            return [options.json_line([round(value, 7) for value in vector]) for vector in vectors]
         pairs = others[first : first + len(texts)]
         if len(pairs) < len(texts):
             raise DataError(
@@ -390,7 +389,7 @@ def fill(
     options.tell(filler.note_on(text))
     if as_json:
         gaps = [{each.word: each.probability for each in gap} for gap in found.gaps]
-        typer.echo(options.to_json({"text": str(found), "gaps": gaps}))
+        typer.echo(options.json_line({"text": str(found), "gaps": gaps}))
         return
     typer.echo(str(found))
     for number, gap in enumerate(found.gaps, 1):

@@ -1,12 +1,25 @@
-"""How a command line is read and explained: verbs in groups, help that fits 80 columns."""
+"""The verbs of the command line: which there are, how their arguments are read, and their help.
+
+Verbs import what they need when they run, so that `clearhead --help` is instant.
+"""
 
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import groupby
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
+
+from clearhead import __version__
+from clearhead.cli.chat import chat, write
+from clearhead.cli.doctor import doctor
+from clearhead.cli.look import look
+from clearhead.cli.runs import average, compare, evaluate, info, rm, runs, verify
+from clearhead.cli.serve import export, import_, serve
+from clearhead.cli.train import demo, lab, pretrain, train
+from clearhead.cli.translate import classify, embed, fill, translate
 
 
 class Verbs(TyperGroup):
@@ -113,3 +126,45 @@ def one_value_each(args: list[str], repeatable: set[str]) -> list[str]:
             result.append(current)
         result.append(argument)
     return result
+
+
+app = typer.Typer(
+    name="clearhead",
+    cls=Verbs,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    rich_markup_mode=None,
+)
+VERBS = {
+    "Make a model": (demo, doctor, train, pretrain, average),
+    "Use it": (translate, chat, classify, write, fill, embed, serve),
+    "Look inside": (look, evaluate, compare, lab),
+    "Exchange models": (import_, export),
+    "Keep runs in order": (runs, info, verify, rm),
+}
+"""All verbs, by what they are for."""
+for panel, verbs in VERBS.items():
+    for verb in verbs:
+        name = verb.__name__.rstrip("_")
+        app.command(name, cls=Verb, rich_help_panel=panel)(with_options(verb))
+
+
+def show_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"clearhead {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def clearhead(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=show_version, is_eager=True, help="Show the version."),
+    ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", help="Show where in the program an error arose (before the verb)."),
+    ] = False,
+) -> None:
+    """The Transformer of "Attention Is All You Need": train it, use it, see every step it takes."""
