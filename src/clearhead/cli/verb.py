@@ -54,10 +54,7 @@ class Verb(TyperCommand):
         return [each for each in self.params if each.param_type_name == "argument"]
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        """The arguments as the usage line shows them: in brackets those that may be left out."""
-        names = [f"{each.metavar}{'...' if each.nargs == -1 else ''}" for each in self.arguments]
-        pairs = zip(names, self.arguments, strict=True)
-        return ["[OPTIONS]", *(name if each.required else f"[{name}]" for name, each in pairs)]
+        return ["[OPTIONS]", *map(in_usage, self.arguments)]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The help text, its list as examples, then the arguments and options."""
@@ -66,13 +63,11 @@ class Verb(TyperCommand):
         for paragraph in told.split("\n\n"):
             formatter.write_paragraph()
             formatter.write_text(paragraph.replace("`", ""))
-        if examples:
-            with formatter.section("Examples"):
-                for example in examples.split("\n- "):
-                    formatter.write(f"  {' '.join(example.split()).replace('`', '')}\n")
-        write_section(
-            formatter, "Arguments", [(each.metavar, each.help) for each in self.arguments]
-        )
+        with formatter.section("Examples"):
+            for example in examples.split("\n- "):
+                formatter.write(f"  {' '.join(example.split()).replace('`', '')}\n")
+        arguments = [(each.metavar, each.help) for each in self.arguments]
+        write_section(formatter, "Arguments", arguments)
         write_section(formatter, "Options", option_rows(self, ctx))
 
 
@@ -98,6 +93,12 @@ def with_options(verb: Callable[..., None]) -> Callable[..., None]:
     run.__name__, run.__doc__ = verb.__name__, verb.__doc__
     setattr(run, "__signature__", inspect.Signature(spread))  # noqa: B010  # typer reads it
     return run
+
+
+def in_usage(argument: Any) -> str:
+    """An argument as the usage line shows it: in brackets where it may be left out."""
+    name = f"{argument.metavar}{'...' if argument.nargs == -1 else ''}"
+    return name if argument.required else f"[{name}]"
 
 
 def option_rows(command: Any, ctx: Any) -> list[tuple[str, str]]:
@@ -164,7 +165,9 @@ def clearhead(
     ] = False,
     debug: Annotated[
         bool,
-        typer.Option("--debug", help="Show where in the program an error arose (before the verb)."),
+        typer.Option(
+            "--debug", help="Show where in the program an error arose: clearhead --debug VERB …"
+        ),
     ] = False,
 ) -> None:
     """The Transformer of "Attention Is All You Need": train it, use it, see every step it takes."""
