@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+import clearhead
 from clearhead.cli import options
 from clearhead.data.lines import Lines
 from clearhead.disk import output_file
 from clearhead.errors import ConfigError, DataError, shown
 
 if TYPE_CHECKING:
-    from clearhead import User
     from clearhead.scale import Answer
 
 Text = Annotated[
@@ -45,7 +45,9 @@ class LineOptions:
     checkpoint: options.Checkpoint = ""
     quiet: options.Quiet = False
 
-    def chunks(self, text: str | None, user: "User | None" = None) -> Iterable[Sequence[str]]:
+    def chunks(
+        self, text: str | None, user: "clearhead.User | None" = None
+    ) -> Iterable[Sequence[str]]:
         """The text, or the lines of files, a terminal or a pipe, as many at a time as have come.
 
         After a text that was typed, the user, if there is one, tells which words are new to its model.
@@ -70,7 +72,9 @@ class LineOptions:
         return (chunk.lines for chunk in Lines(self.input or "-", self.errors).chunks(AT_ONCE))
 
 
-def with_notes(user: "User | None", texts: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+def with_notes(
+    user: "clearhead.User | None", texts: Iterable[Sequence[str]]
+) -> Iterator[Sequence[str]]:
     """The texts as they are, and after the answer to each what should be known about it."""
     for some in texts:
         yield some
@@ -206,13 +210,12 @@ class ShardOptions:
         self, lines: LineOptions, runs: Sequence[str], deciding: dict[str, Any]
     ) -> dict[str, str]:
         """What must be the same for all shards that are joined."""
-        from clearhead import __version__
         from clearhead.folder import RunFolder
 
         digests = [RunFolder.open(run).digest(lines.checkpoint) for run in runs]
         deciding = {**deciding, "errors": lines.errors, "column": self.column}
         told = {name: json.dumps(value, default=str) for name, value in deciding.items()}
-        return {"clearhead": __version__, "runs": " ".join(digests), **told}
+        return {"clearhead": clearhead.__version__, "runs": " ".join(digests), **told}
 
 
 def shard_number(shard: str) -> tuple[int, int]:

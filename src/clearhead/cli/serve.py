@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+import clearhead
 from clearhead.cli import options
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.serve.settings import ServerSettings, hash_of
 
 if TYPE_CHECKING:
-    from clearhead import User
     from clearhead.decode import Backend
     from clearhead.exchange.ct2 import Precision
 
@@ -147,7 +147,7 @@ def decoders(engine: str, n_servers: int, int8: bool = False) -> int:
 
 
 def backend_for(
-    path: Path, user: "User", *, n_workers: int, precision: "Precision" = "float32"
+    path: Path, user: "clearhead.User", *, n_workers: int, precision: "Precision" = "float32"
 ) -> "Backend | None":
     """CTranslate2 in so many processes, if its certificate is good."""
     if not n_workers:
