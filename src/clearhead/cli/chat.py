@@ -137,9 +137,7 @@ def write(
     prompt: Prompt = None,
     *,
     length: Annotated[int | None, typer.Option(help="The most tokens to write.")] = None,
-    number: Annotated[
-        int, typer.Option("--number", "-n", help="So many continuations, each with its own seed.")
-    ] = 1,
+    number: Annotated[int, typer.Option("--number", "-n", help="So many continuations.")] = 1,
     sampling: options.SamplingOptions,
     stop: StopTexts = None,
     as_json: options.Json = False,

@@ -95,9 +95,7 @@ def serve(
     asked: ServeOptions,
     engine: Annotated[
         Literal["auto", "own", "ctranslate2"],
-        typer.Option(
-            help="What translates; auto: CTranslate2, if it is installed and can do the same."
-        ),
+        typer.Option(help="What translates; auto: CTranslate2, if it is there and does the same."),
     ] = "auto",
     quiet: options.Quiet = False,
 ) -> None:
@@ -206,10 +204,7 @@ StoredPrecision = Annotated[
 def export(
     run: options.AnyRun,
     into: Annotated[
-        Path,
-        typer.Option(
-            metavar="FOLDER", help="The folder or package to make; it must not exist yet."
-        ),
+        Path, typer.Option(metavar="FOLDER", help="The folder to make; it must not exist yet.")
     ],
     to: Annotated[
         Literal["hf", "ctranslate2", "argos", "onnx"],
