@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from clearhead.cli.exchange import export
+from clearhead.cli.serve import export
 from clearhead.errors import ConfigError, ExchangeError
 from clearhead.exchange import export_model
 from clearhead.folder import RunFolder

@@ -14,7 +14,7 @@ import typer
 from hypothesis import strategies as st
 
 from any_settings import FIELDS, values
-from clearhead.cli.main import app
+from clearhead.cli.verb import app
 from hostile.edits import KINDS, OF_FOLDERS
 from hostile.place import ALL_RUNS, RUNS, TASKS, TINY
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
+from typer.main import get_command
 
-from clearhead.cli import main as command_line
+from clearhead.cli.verb import app
 from clearhead.serve.settings import Limits
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -23,8 +24,7 @@ DRAIN = Limits().drain
 
 
 def options_of_serve():
-    program = command_line.typer.main.get_command(command_line.app)
-    return {name for option in program.commands["serve"].params for name in option.opts}
+    return {name for option in get_command(app).commands["serve"].params for name in option.opts}
 
 
 def parsed(name):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clearhead.cli.main import app
+from clearhead.cli.verb import app
 
 DOCUMENT = (Path(__file__).parent.parent.parent / "docs" / "serving.md").read_text(encoding="utf-8")
 ADDRESS = "http://127.0.0.1:8000"

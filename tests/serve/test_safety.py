@@ -167,7 +167,7 @@ def test_metrics_and_logs_hold_no_text_key_or_address(runs, caplog):
 
 
 def test_the_command_line_explains_itself():
-    from clearhead.cli.main import app
+    from clearhead.cli.verb import app
 
     found = CliRunner().invoke(app, ["serve", "--help"])
     assert "clearhead serve runs/en-de" in found.output

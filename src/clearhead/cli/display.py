@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from clearhead.cli.options import USES
@@ -42,8 +42,6 @@ WARM_UP = 3
 SMOOTHING = 0.95
 BRAILLE = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 """The bits of the dots in a Braille character (from U+2800), column by column, top to bottom."""
-Points = Sequence[tuple[int, float]]
-"""Losses, each after its step."""
 
 
 class Display:
@@ -53,76 +51,77 @@ class Display:
         self.folder, self.console = folder, console
         self.plan: Plan | None = None
         self.step: StepReport | None = None
-        self.validation: Validation | None = None
-        self.best: Validation | None = None
+        self.validations: list[Validation] = []
         self.losses: list[tuple[int, float]] = []
-        self.validations: list[tuple[int, float]] = []
+        """Training losses, smoothed, each after its step."""
         self.speed = 0.0
         self.steps_told = 0
         self.stopped_by: int | None = None
         self.tells_next = True
         self.begin, self.setup = time.monotonic(), 0.0
 
-    def take_in(self, report: Plan | Report) -> None:
-        """Remember what a report tells."""
+    def take_in(self, report: Plan | Report) -> str:
+        """Remember what a report tells; the sentence for one that deserves it."""
         match report:
             case Plan():
                 self.plan, self.steps_told = report, report.steps
             case StepReport():
-                if self.step is None:  # reading and measuring are a part of the budget
-                    own = report.seconds if report.step == 1 else 0.0
-                    self.setup = max(0.0, time.monotonic() - self.begin - own)
-                if self.step is not None and report.seconds > self.step.seconds:
-                    speed = report.tokens / (report.seconds - self.step.seconds)
-                    self.speed += (1 - SMOOTHING if self.speed else 1) * (speed - self.speed)
-                self.step = report
-                before = self.losses[-1][1] if self.losses else 0.0
-                weight = max(2 * (1 - SMOOTHING), 1 / (len(self.losses) + 1))
-                self.losses.append((report.step, before + weight * (report.loss - before)))
+                self.measure(report)
+                return ""
             case Validation():
-                self.validation = report
-                self.best = report if report.best else self.best
-                self.validations.append((report.step, report.loss))
-            case Stopped():
-                self.stopped_by = report.signal
-
-    def sentence(self, report: Plan | Report) -> str | None:
-        """The sentence for a report that deserves one."""
-        match report:
-            case (
-                Plan() | Validation() | Note() | Stopped(signal=None) | ThreadChange(is_faster=True)
-            ):
-                return str(report)
+                self.validations.append(report)
             case Correction() if not 1 / 2 < report.steps / max(1, self.steps_told) < 2:
                 pace = "faster" if report.steps > self.steps_told else "slower"
                 self.steps_told = report.steps
                 return f"{report}; this machine is {pace} now than when it was measured"
             case Ended():
-                more = f"\n\n{self.what_next(report)}" if self.tells_next else ""
-                return f"\n{report}{more}"
-            case Stopped():
+                return f"\n{report}{self.what_next(report) if self.tells_next else ''}"
+            case Stopped() if report.signal is not None:
+                self.stopped_by = report.signal
                 return f"Stopped after step {report.step:,}. Resume with: clearhead train {self.folder}"
-        return None
+            case Note() | Stopped() | ThreadChange(is_faster=True):
+                pass
+            case _:
+                return ""
+        return str(report)
 
-    def what_next(self, ended: Ended) -> str:
-        """Where the run is, and commands to type next."""
-        task = self.plan.config.task if self.plan else "translation"
-        text = self.validation.samples[0][0] if self.validation and self.validation.samples else "…"
-        commands = [USES[task].format(run=self.folder, text=shlex.quote(text))]
-        if task != "pretraining":
-            commands += [
-                f"clearhead look {self.folder} {shlex.quote(text)} -o look.html",
-                f"clearhead evaluate {self.folder} TEST-FILES",
-            ]
-        if ended.is_learning and self.plan and self.plan.seconds:
-            more = f"{max(1, round(3 * self.plan.seconds / 60))}m"
-            commands.append(f"clearhead train {self.folder} --budget {more}")
-        return "\n  ".join([f"The run is in {self.folder}. Try:", *commands])
+    def measure(self, report: StepReport) -> None:
+        """The speed and the loss, each smoothed (an exponential moving average)."""
+        if self.step is None:  # reading and measuring are a part of the budget
+            own = report.seconds if report.step == 1 else 0.0
+            self.setup = max(0.0, time.monotonic() - self.begin - own)
+        elif report.seconds > self.step.seconds:
+            speed = report.tokens / (report.seconds - self.step.seconds)
+            self.speed += (1 - SMOOTHING if self.speed else 1) * (speed - self.speed)
+        self.step = report
+        before = self.losses[-1][1] if self.losses else 0.0
+        weight = max(2 * (1 - SMOOTHING), 1 / (len(self.losses) + 1))
+        self.losses.append((report.step, before + weight * (report.loss - before)))
 
     @property
     def unit(self) -> str:
         """What the model is asked to predict, in the plural."""
         return TASKS[self.plan.config.task].predicted if self.plan else "tokens"
+
+    @property
+    def samples(self) -> Samples:
+        """What the model answered at the last validation."""
+        return self.validations[-1].samples if self.validations else ()
+
+    def what_next(self, ended: Ended) -> str:
+        """Where the run is, and commands to type next."""
+        task = self.plan.config.task if self.plan else "translation"
+        text = shlex.quote(self.samples[0][0] if self.samples else "…")
+        commands = [USES[task].format(run=self.folder, text=text)]
+        if task != "pretraining":
+            commands += [
+                f"clearhead look {self.folder} {text} -o look.html",
+                f"clearhead evaluate {self.folder} TEST-FILES",
+            ]
+        if ended.is_learning and self.plan and self.plan.seconds:
+            more = f"{max(1, round(3 * self.plan.seconds / 60))}m"
+            commands.append(f"clearhead train {self.folder} --budget {more}")
+        return "\n  ".join([f"\n\nThe run is in {self.folder}. Try:", *commands])
 
     def time_left(self, report: StepReport) -> str:
         """How long the rest takes: what is left of the budget, or at the pace so far."""
@@ -146,18 +145,16 @@ class PlainDisplay(Display):
             self.console.print(f"{doing(what, done, total)} …")
 
     def show(self, report: Plan | Report) -> None:
-        self.take_in(report)
-        if isinstance(report, StepReport) and (
-            time.monotonic() - self.told > self.every or report.step == 1
-        ):
+        sentence = self.take_in(report)
+        is_due = time.monotonic() - self.told > self.every
+        if isinstance(report, StepReport) and (is_due or report.step == 1):
             self.told = time.monotonic()
             speed = f", {self.speed:,.0f} {self.unit}/s" if self.speed else ""
-            self.console.print(f"{report}{speed}, {self.time_left(report)} left")
-        elif sentence := self.sentence(report):
+            sentence = f"{report}{speed}, {self.time_left(report)} left"
+        if sentence:
             self.console.print(sentence)
-        if isinstance(report, Validation):
-            for source, answer in report.samples:
-                self.console.print(f"    {source}\n  → {answer}")
+        for source, answer in report.samples if isinstance(report, Validation) else ():
+            self.console.print(f"    {source}\n  → {answer}")
 
 
 class LiveDisplay(Display):
@@ -175,10 +172,10 @@ class LiveDisplay(Display):
         self.doing = doing(what, done, total)
 
     def show(self, report: Plan | Report) -> None:
-        self.take_in(report)
+        sentence = self.take_in(report)
         if isinstance(report, Ended):  # what is left to say stands below the picture
             self.live.stop()
-        if not isinstance(report, Validation) and (sentence := self.sentence(report)):
+        if sentence and not isinstance(report, Validation):
             self.console.print(sentence)
 
     def drawn(self) -> RenderableType:
@@ -189,15 +186,13 @@ class LiveDisplay(Display):
         width = self.console.width - 8
         if width > 20 and len(self.losses) > 1:
             parts.append(Padding(self.curve(width), (1, 0, 0, 0)))
-        if self.validation is not None and self.validation.samples:
-            parts.append(drawn_samples(self.validation.samples))
+        if self.samples:
+            parts.append(drawn_samples(self.samples))
         return Group(*parts)
 
     def bar(self, report: StepReport) -> RenderableType:
-        row = Table.grid(padding=(0, 2), expand=True)
-        row.add_column(no_wrap=True)
-        row.add_column(ratio=1)
-        row.add_column(no_wrap=True, justify="right")
+        columns = Column(no_wrap=True), Column(ratio=1), Column(no_wrap=True, justify="right")
+        row = Table.grid(*columns, padding=(0, 2), expand=True)
         row.add_row(
             f"step {report.step:,} of {report.steps:,}",
             ProgressBar(report.steps, report.step, complete_style="cyan", finished_style="green"),
@@ -213,10 +208,12 @@ class LiveDisplay(Display):
             f"learning rate {report.learning_rate:.2g}",
         ]
         judged = []
-        if (now := self.validation) is not None:
+        if self.validations:
+            now = self.validations[-1]
             judged.append(f"validation loss {now.loss:.3f}")
-            if now.score is not None and self.best is not None and self.best.score is not None:
-                judged += [f"{now.score_name} {now.score:.1f}", f"best {self.best.score:.1f}"]
+            best = [each.score for each in self.validations if each.best and each.score is not None]
+            if now.score is not None and best:
+                judged += [f"{now.score_name} {now.score:.1f}", f"best {best[-1]:.1f}"]
             elif self.unit == "tokens":
                 judged.append(f"perplexity {now.perplexity:.1f}")
         rows = [Text(" · ".join(filter(None, learning))), Text(" · ".join(judged), style="bold")]
@@ -225,7 +222,8 @@ class LiveDisplay(Display):
     def curve(self, width: int) -> RenderableType:
         assert self.step is not None
         losses = self.losses[WARM_UP:] if len(self.losses) > 2 * WARM_UP else self.losses
-        rows, low, high = plot(losses, self.validations, self.step.steps, width=width)
+        validations = [(each.step, each.loss) for each in self.validations]
+        rows, low, high = plot(losses, validations, self.step.steps, width=width)
         table = Table.grid(padding=(0, 1))
         for number, row in enumerate(rows):
             label = {0: f"{high:.2f}", HEIGHT - 1: f"{low:.2f}"}.get(number, "")
@@ -300,11 +298,16 @@ def with_tensorboard(reports: Iterator[Plan | Report], folder: Path) -> Iterator
 
 
 def plot(
-    losses: Points, validations: Points, steps: int, *, width: int
+    losses: Sequence[tuple[int, float]],
+    validations: Sequence[tuple[int, float]],
+    steps: int,
+    *,
+    width: int,
 ) -> tuple[list[str], float, float]:
-    """Losses over all steps there will be, on a logarithmic scale, as rows of Braille dots.
+    """Losses, each after its step, on a logarithmic scale, as rows of Braille dots.
 
-    Validations are shown as ●. The other values are the least and the greatest loss.
+    There is room for all steps that are planned. Validations are shown as ●. The other values are
+    the least and the greatest loss.
     """
     both = [max(loss, 1e-9) for _, loss in (*losses, *validations)]
     low, high = min(both), max(both)

@@ -2,14 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clearhead.cli import options
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
     from clearhead.doctor import Diagnosis, Finding, Fixed
     from clearhead.doctor.survey import Kind
@@ -18,6 +18,7 @@ BARS = " ▁▂▃▄▅▆▇█"
 MARKS = {"error": ("✗", "bold red"), "warning": ("!", "bold magenta"), "note": ("·", "bold")}
 """Colours that can be read on light and on dark; the sign alone tells as much."""
 WIDEST = 12
+"""Characters of a file's name in the table."""
 COUNTED = {
     "pairs": "pairs",
     "labelled": "labelled texts",
@@ -31,29 +32,39 @@ KINDS: "dict[str, Kind]" = {
     "writing": "text",
 }
 """What the files of each task hold."""
-TestFiles = Annotated[
-    list[str] | None,
-    typer.Option(metavar="FILES", help="Test files, which training must not contain."),
-]
+
+
 FixInto = Annotated[
     Path | None,
-    typer.Option(metavar="FOLDER", help="Write the files without faulty lines into this folder."),
+    typer.Option(
+        metavar="FOLDER", help="Write the files without their faulty lines into this folder."
+    ),
+]
+TaskOfFiles = Annotated[
+    options.TaskName | None,
+    typer.Option(
+        metavar="TASK",
+        help="What the files are for, if it is guessed wrongly: translation, chat, "
+        "classification or writing.",
+    ),
 ]
 
 
 def doctor(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILES", help="Two parallel files, a table, or a text; also .gz."),
+        typer.Argument(
+            metavar="FILES", help="Two parallel files, a table, or a text; .gz files too."
+        ),
     ],
-    test: TestFiles = None,
-    fix: FixInto = None,
-    task: Annotated[
-        options.TaskName | None,
-        typer.Option(metavar="TASK", help="What the files are for, if it is guessed wrongly."),
+    test: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILES", help="Test files, whose examples must not be in FILES."),
     ] = None,
+    fix: FixInto = None,
+    task: TaskOfFiles = None,
     columns: options.Columns = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON instead of tables.")] = False,
+    as_json: options.OneJson = False,
 ) -> None:
     """Examine a corpus: what is wrong with it, and what to do.
 
@@ -64,53 +75,39 @@ def doctor(
     - `clearhead doctor labels.tsv --json`
     - `clearhead doctor talk.jsonl --task chat`
     """
-    from rich.console import Console
-
+    from clearhead.doctor import examine
     from clearhead.doctor import fix as write_fixed
 
     kind = KINDS[task] if task else None
-    diagnosis = watched_diagnosis(files, test or [], kind=kind, columns=columns or ())
+    with options.progress_bar("{task.percentage:3.0f} %") as show:
+        diagnosis = examine(files, test or (), kind=kind, columns=columns or (), progress=show)
     fixed = write_fixed(diagnosis, fix) if fix else None
     if as_json:
         values = diagnosis.as_dict() | ({"fixed": vars(fixed)} if fixed else {})
         typer.echo(json.dumps(values, ensure_ascii=False, indent=2))
     else:
-        print_diagnosis(diagnosis, fixed, Console(highlight=False, markup=False))
+        print_diagnosis(diagnosis, fixed)
     if not fixed and any(finding.severity == "error" for finding in diagnosis.findings):
         raise typer.Exit(1)
 
 
-def watched_diagnosis(files: list[str], test: list[str], **how: Any) -> "Diagnosis":
-    """What is found in the files, while a progress bar shows how far they have been read."""
+def print_diagnosis(diagnosis: "Diagnosis", fixed: "Fixed | None") -> None:
     from rich.console import Console
-    from rich.progress import Progress
-
-    from clearhead.doctor import examine
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        reading = bar.add_task("Reading", total=None)
-
-        def show(_what: str, done: int, size: int | None) -> None:
-            bar.update(reading, completed=done, total=size or None)
-
-        return examine(files, test, progress=show, **how)
-
-
-def print_diagnosis(diagnosis: "Diagnosis", fixed: "Fixed | None", console: "Console") -> None:
     from rich.text import Text
 
+    console = Console(highlight=False, markup=False)
     names = " · ".join(Path(path).name or path for path in diagnosis.paths)
-    console.print(
-        Text.assemble((names, "bold"), f"   {diagnosis.examples:,} {COUNTED[diagnosis.kind]}\n")
-    )
-    console.print(figures(diagnosis), Text())
-    for part in (*map(Text, remarks(diagnosis)), *map(finding_block, diagnosis.findings)):
-        console.print(part)
+    counted = f"   {diagnosis.examples:,} {COUNTED[diagnosis.kind]}\n"
+    console.print(Text.assemble((names, "bold"), counted))
+    console.print(sides_table(diagnosis), Text())
+    for remark in remarks(diagnosis):
+        console.print(Text(remark))
+    for finding in diagnosis.findings:
+        console.print(finding_block(finding))
     console.print(Text(closing_words(diagnosis, fixed)))
 
 
-def figures(diagnosis: "Diagnosis") -> "RenderableType":
+def sides_table(diagnosis: "Diagnosis") -> "RenderableType":
     """A row for each side; lengths are counted in characters."""
     from rich.table import Table
 
@@ -120,12 +117,8 @@ def figures(diagnosis: "Diagnosis") -> "RenderableType":
         grid.add_column(name, justify="right" if is_number else "left", no_wrap=True)
     for part in diagnosis.sides:
         numbers = (part.median_length, part.longest, part.words, part.distinct_words)
-        grid.add_row(
-            part.name if len(part.name) <= WIDEST else f"{part.name[: WIDEST - 1]}…",
-            sparkline(part.histogram),
-            *(f"{n:,}" for n in numbers),
-            part.script,
-        )
+        name = part.name if len(part.name) <= WIDEST else f"{part.name[: WIDEST - 1]}…"
+        grid.add_row(name, sparkline(part.histogram), *(f"{n:,}" for n in numbers), part.script)
     return grid
 
 
@@ -142,12 +135,9 @@ def remarks(diagnosis: "Diagnosis") -> list[str]:
         for path, found in diagnosis.notes.items()
         for sentence in found
     ]
-    if diagnosis.labels:
-        listed = ", ".join(
-            f'"{label}" ({count:,})' for label, count in list(diagnosis.labels.items())[:6]
-        )
-        more = ", …" if len(diagnosis.labels) > 6 else ""
-        said.append(f"{len(diagnosis.labels):,} labels: {listed}{more}.")
+    if labels := diagnosis.labels:
+        listed = ", ".join(f'"{label}" ({count:,})' for label, count in list(labels.items())[:6])
+        said.append(f"{len(labels):,} labels: {listed}{', …' if len(labels) > 6 else ''}.")
     unseen = [
         f"{side.unseen_words:.1%}" for side in diagnosis.sides if side.unseen_words is not None
     ]
@@ -167,12 +157,9 @@ def finding_block(finding: "Finding") -> "RenderableType":
     sign, style = MARKS[finding.severity]
     where = f"first at {Path(finding.path).name}:{finding.line}" if finding.line else finding.path
     head = Text.assemble((f"{sign} {finding.name}", style), f"  {finding.count:,}, {where}")
-    body = (
-        [Text(finding.example, style="italic", no_wrap=True, overflow="ellipsis")]
-        if finding.example
-        else []
-    )
-    return Group(head, Padding(Group(*body, Text(finding.advice)), (0, 0, 1, 2)))
+    example = Text(finding.example, style="italic", no_wrap=True, overflow="ellipsis")
+    body = Group(*([example] if finding.example else []), Text(finding.advice))
+    return Group(head, Padding(body, (0, 0, 1, 2)))
 
 
 def closing_words(diagnosis: "Diagnosis", fixed: "Fixed | None") -> str:
@@ -180,14 +167,11 @@ def closing_words(diagnosis: "Diagnosis", fixed: "Fixed | None") -> str:
         left = ", ".join(f"{name} {count:,}" for name, count in fixed.left_out.items()) or "none"
         kept = f"Kept {fixed.kept:,} of {diagnosis.examples:,}; left out: {left}."
         return f"Written: {', '.join(fixed.paths)}\n{kept}"
-    counts = [
-        sum(finding.severity == severity for finding in diagnosis.findings) for severity in MARKS
-    ]
-    if not any(counts):
+    found = [finding.severity for finding in diagnosis.findings]
+    counts = {severity: found.count(severity) for severity in MARKS if severity in found}
+    if not counts:
         return "Nothing is wrong with it."
-    parts = [
-        f"{n} {name}{'s' if n > 1 else ''}" for n, name in zip(counts, MARKS, strict=True) if n
-    ]
-    is_fixable = any(counts[:2]) and diagnosis.can_be_fixed
+    told = ", ".join(f"{n} {name}{'s' if n > 1 else ''}" for name, n in counts.items())
+    is_fixable = counts.keys() & {"error", "warning"} and diagnosis.can_be_fixed
     remedy = " `--fix FOLDER` writes the files without the faulty lines." if is_fixable else ""
-    return f"{', '.join(parts)}.{remedy}"
+    return f"{told}.{remedy}"

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import clearhead
 from clearhead.cli import options
+from clearhead.data.lines import Lines
 from clearhead.disk import write_output
 from clearhead.errors import DataError, FolderError, TextError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from clearhead.folder import Log
     from clearhead.look import LabelledTensor, Look
-    from clearhead.look.by_hand import ByHand
     from clearhead.look.film import Film
-
 
 SECONDS_PER_FRAME = 0.4
 NO_SEARCH = "There was no search: nothing was written, or tokens were drawn at random."
@@ -29,65 +28,105 @@ class LookOptions:
     """What to look at in a model, and where to put what is seen."""
 
     target: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Another output than the model's own.")
+        str | None,
+        typer.Option(metavar="TEXT", help="Look at this output instead of the model's own."),
     ] = None
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="HTML", help="The interactive page.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="HTML", help="Write the interactive page to this file."
+        ),
     ] = None
     open_page: Annotated[
         bool,
         typer.Option("--open", help="Open the page in a browser (look.html unless -o is given)."),
     ] = False
     head: Annotated[
-        str | None, typer.Option(metavar="PATH", help="A head, as in decoder.1.cross.3.")
+        str | None,
+        typer.Option(
+            metavar="PATH", help="One head, as in decoder.1.cross.3: print where it looks."
+        ),
     ] = None
     by_hand: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATH ROW COL", help="How one number came about, step by step."),
+        typer.Option(
+            metavar="PATH ROW COL", help="Print how one number is computed, step by step."
+        ),
     ] = None
     edit: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAMES", help="Break it (ablation): no-scale, no-mask …"),
+        typer.Option(
+            metavar="NAMES",
+            help="Change the model inside (ablation): no-scale, no-mask, no-positions …",
+        ),
     ] = None
     reasons: Annotated[
-        bool, typer.Option("--reasons", help="Is attention the reason? Four measures.")
+        bool,
+        typer.Option(
+            "--reasons",
+            help="Print four measures of whether attention is the reason for the output.",
+        ),
     ] = False
     search: Annotated[
-        bool, typer.Option("--search", help="What beam search kept and gave up, and why.")
+        bool, typer.Option("--search", help="Print what beam search kept and gave up, and why.")
     ] = False
     save: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="All numbers: JSON and safetensors.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write all numbers, as JSON and safetensors."),
     ] = None
     picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The head as .svg or .png.")
+        Path | None, typer.Option(metavar="FILE", help="Write a picture of the head, .svg or .png.")
     ] = None
     guide: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The sentence's whole way, in Markdown.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the way of the sentence through the model, in Markdown."
+        ),
     ] = None
     film: Annotated[
-        bool, typer.Option("--film", help="The heads as they formed during training.")
+        bool, typer.Option("--film", help="Show how the heads formed during training.")
     ] = False
     ablate: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILES", help="Ablate (silence) each head in turn: loss and BLEU."),
+        typer.Option(
+            metavar="FILES", help="Silence each head in turn (ablation), and print loss and BLEU."
+        ),
     ] = None
 
     @property
     def page(self) -> Path | None:
         return self.output or (Path("look.html") if self.open_page else None)
 
+    def look(self, user: Any, text: str | None, settings: list[str] | None) -> "Look":
+        """The look that is asked for; not every task takes a target or settings of decoding."""
+        line = next(iter(Lines("-")), "") if text is None else text
+        how: dict[str, Any] = {"edit": self.edit}
+        if user.config.model.writes:
+            how |= {"target": self.target, "decode": options.decode_config(user.config, settings)}
+        elif self.target is not None:
+            raise TextError(
+                "A model that reads and does not write has no --target.", "Leave it out."
+            )
+        found: Look = user.look(line, **how)
+        return found
+
     def write(self, found: "Look") -> bool:
         """Write the files that are asked for, and tell of them; whether there are any."""
+        from clearhead.folder.run import bytes_in
+
         if self.page:
             write_output(self.page, found.html())
         if self.save:
             found.save(self.save)
         if self.picture:
-            found.picture(f"{self.head or best_head(found)}.pattern").save(self.picture)
+            found.picture(f"{self.head or overview(found)[0]}.pattern").save(self.picture)
         if self.guide:
             write_guide(found, self.guide)
         written = [*filter(None, (self.page, self.save, self.picture, self.guide))]
-        tell_written(written, self.page)
+        for path in written:
+            size = bytes_in(path) if path.is_dir() else path.stat().st_size
+            hint = " Open it in a browser." if path == self.page else ""
+            options.tell(f"Written: {path} ({size / 1e6:,.1f} MB).{hint}")
         if self.open_page and self.page:
             typer.launch(self.page.resolve().as_uri())
         return bool(written)
@@ -95,7 +134,7 @@ class LookOptions:
     def print(self, console: "Console", found: "Look") -> None:
         """Print what is asked for, or else what was said and where the model looked."""
         if self.by_hand:
-            console.print(str(told_by_hand(found, self.by_hand)))
+            console.print(by_hand_text(found, *self.by_hand))
         elif self.reasons:
             console.print(str(found.reasons()))
         elif self.search:
@@ -107,13 +146,14 @@ class LookOptions:
             console.print(str(found))
             if found.before is not None:
                 console.print(f"\n{found.change()}")
-            print_matrix(console, overview(found))
+            print_matrix(console, overview(found)[1])
 
 
 def look(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run folder of any task.")],
     text: Annotated[
-        str | None, typer.Argument(metavar="TEXT", help="What to look at; else a line of stdin.")
+        str | None,
+        typer.Argument(metavar="TEXT", help="The text to look at; without it, a line of stdin."),
     ] = None,
     *,
     asked: LookOptions,
@@ -127,77 +167,50 @@ def look(
     - `clearhead look runs/en-de "A man rides a bike." --head decoder.1.cross.3`
     - `clearhead look runs/en-de "A man rides a bike." --by-hand decoder.1.cross.3.pattern 2 1`
     - `clearhead look runs/en-de "A man rides a bike." --edit no-positions`
-    - `clearhead look runs/en-de --film` and `--ablate test.en test.de`
+    - `clearhead look runs/en-de --film`
+    - `clearhead look runs/en-de --ablate test.en test.de`
     """
     from rich.console import Console
 
-    from clearhead.folder import RunFolder
-    from clearhead.tasks import load
-
     console = Console(highlight=False, markup=False, soft_wrap=True)
     with options.busy(f"loading {run}"):
-        user = load(run, checkpoint=checkpoint)
+        user = clearhead.load(run, checkpoint=checkpoint)
     if asked.ablate:
-        return print_ablation(console, user, asked.ablate)
-    log = RunFolder.open(run).film
-    film = filmed(log, is_asked=asked.film) if asked.film or asked.page else None
+        print_ablation(console, user, asked.ablate)
+        return
+    film = film_of_run(run, is_asked=asked.film) if asked.film or asked.page else None
     if film and text is None and asked.page is None:
-        return play_film(console, film, user, asked.head)
-    found = replace(asked_look(user, text, asked, settings), film=film)
+        play_film(console, film, user, asked.head)
+        return
+    found = replace(asked.look(user, text, settings), film=film)
     if not asked.write(found):
         asked.print(console, found)
-    return None
 
 
-def tell_written(paths: list[Path], page: Path | None) -> None:
-    """Say on stderr what was written, and how large it is."""
-    from clearhead.folder.run import bytes_in
-
-    for path in paths:
-        size = bytes_in(path) if path.is_dir() else path.stat().st_size
-        hint = " Open it in a browser." if path == page else ""
-        options.tell(f"Written: {path} ({size / 1e6:,.1f} MB).{hint}")
-
-
-def filmed(log: "Log", is_asked: bool) -> "Film | None":
+def film_of_run(run: str, is_asked: bool) -> "Film | None":
     """The film of a run; where nobody asked for one, a missing or damaged film is no error."""
+    from clearhead.folder import RunFolder
     from clearhead.look.film import film_of
 
+    log = RunFolder.open(run).film
     try:
         shots = list(log.lines())
-        has_one = is_asked or any(shot.get("probes") for shot in shots)
-        return film_of(shots, name=log.path) if has_one else None
+        if is_asked or any(shot.get("probes") for shot in shots):
+            return film_of(shots, name=log.path)
     except FolderError as error:
         if is_asked:
             raise
         options.tell(f"Without the film: {error}")
-        return None
+    return None
 
 
-def asked_look(
-    user: Any, text: str | None, asked: LookOptions, settings: list[str] | None
-) -> "Look":
-    """The look that is asked for; not every task takes a target or settings of decoding."""
-    from clearhead.data.lines import Lines
-
-    line = next(iter(Lines("-")), "") if text is None else text
-    how: dict[str, Any] = {"edit": asked.edit}
-    if user.config.model.writes:
-        how |= {"target": asked.target, "decode": options.decode_config(user.config, settings)}
-    elif asked.target is not None:
-        raise TextError("A model that reads and does not write has no --target.", "Leave it out.")
-    result: Look = user.look(line, **how)
-    return result
-
-
-def told_by_hand(found: "Look", asked: list[str]) -> "ByHand":
+def by_hand_text(found: "Look", path: str, *place: str) -> str:
     """How one number came about."""
     from clearhead.config import whole_number
 
-    path, *place = asked
     numbers = [number for each in place if (number := whole_number(each)) is not None]
     if len(place) == len(numbers) == 2:
-        return found.by_hand(path, numbers[0], numbers[1])
+        return str(found.by_hand(path, *numbers))
     raise DataError(
         "--by-hand takes a path, a row and a column.", "For example: decoder.0.self.1.pattern 2 1"
     )
@@ -209,19 +222,16 @@ def write_guide(found: "Look", path: Path) -> None:
 
     image = path.with_suffix(".svg") if path.name else path
     write_output(path, guide(found, image.name) + "\n")
-    found.picture(f"{best_head(found)}.pattern").save(image)
+    found.picture(f"{overview(found)[0]}.pattern").save(image)
 
 
-def overview(found: "Look") -> "LabelledTensor":
-    """Where it looked: word by word for a translation, else the last attention."""
-    aligns = found.family == "encoder-decoder"
-    return found.alignment().matrix if aligns else found.attention(found.attentions[-1])
-
-
-def best_head(found: "Look") -> str:
-    """The one that aligns best, or the first of the last attention."""
-    aligns = found.family == "encoder-decoder"
-    return found.alignment().head if aligns else f"{found.attentions[-1]}.0"
+def overview(found: "Look") -> "tuple[str, LabelledTensor]":
+    """The head that aligns words best, and word by word where it looked; else the last attention."""
+    if found.family == "encoder-decoder":
+        alignment = found.alignment()
+        return alignment.head, alignment.matrix
+    last = found.attentions[-1]
+    return f"{last}.0", found.attention(last)
 
 
 def print_matrix(console: "Console", matrix: "LabelledTensor") -> None:
@@ -269,24 +279,17 @@ def play_film(console: "Console", film: "Film", user: Any, head: str | None) -> 
 
 def print_ablation(console: "Console", user: Any, files: list[str]) -> None:
     """Print what becomes of loss and BLEU without each head."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-
     from clearhead.data.examples import pairs
     from clearhead.tasks.evaluation import ablate_heads
-    from clearhead.tasks.translation import Translator
 
-    if not isinstance(user, Translator):
+    if not isinstance(user, clearhead.Translator):
         raise DataError(
             "Heads are silenced one by one in translators only.",
             "Try --edit silence:encoder.0.self.1",
         )
-    examples = [(pair.source, pair.target) for pair in pairs(*map(Path, files))]
-    counted = TextColumn("{task.completed} of {task.total} heads")
-    columns = (TextColumn("silencing"), BarColumn(), counted)
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
+    examples = [(pair.source, pair.target) for pair in pairs(*files)]
+    with options.progress_bar("{task.completed} of {task.total} heads") as show:
         found = ablate_heads(
-            user, examples, lambda done, total: bar.update(task, completed=done, total=total)
+            user, examples, lambda done, total: show("silencing heads", done, total)
         )
     console.print(str(found))

@@ -1,70 +1,38 @@
-"""`clearhead VERB …`: the list of verbs, and what becomes of errors.
+"""`clearhead VERB …` as a process: its streams, signals, errors and exit codes."""
 
-Verbs import what they need when they run, so that `clearhead --help` is instant.
-"""
-
+import atexit
+import codecs
 import errno
+import locale
+import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from itertools import takewhile
-from typing import Annotated
+from typing import NoReturn, TextIO
 
-import typer
-
-from clearhead import __version__
-from clearhead.cli.chat import chat, write
-from clearhead.cli.doctor import doctor
-from clearhead.cli.evaluate import compare, evaluate, lab
-from clearhead.cli.exchange import export, import_
-from clearhead.cli.look import look
-from clearhead.cli.runs import average, info, rm, runs, verify
-from clearhead.cli.serve import serve
-from clearhead.cli.streams import (
-    begin_in_utf8,
-    ended_by_signals,
-    leave_at_once,
-    leave_quietly,
-    prepare_streams,
-)
-from clearhead.cli.train import demo, pretrain, train
-from clearhead.cli.translate import classify, embed, fill, translate
-from clearhead.cli.verb import Verb, Verbs, with_options
+from clearhead.cli.verb import app
 from clearhead.errors import ClearheadError, DiskError, shown
 
+PLAIN = {
+    "…": "...",
+    "→": "->",
+    "←": "<-",
+    "·": "-",
+    "–": "-",
+    "—": "-",
+    "●": "o",
+    "✗": "x",
+    "−": "-",
+}
+"""Signs that a terminal without Unicode is shown in letters; of others it gets a question mark."""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end the program; the first is Ctrl-C."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 """What the system says when nothing more can be written."""
-
-app = typer.Typer(
-    name="clearhead",
-    cls=Verbs,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    rich_markup_mode=None,
-)
-USE = (translate, chat, classify, write, look, fill, embed, serve)
-KEEP = (runs, info, verify, average, rm)
-for verb in (demo, train, pretrain, *USE, evaluate, compare, lab, *KEEP, doctor, import_, export):
-    app.command(verb.__name__.rstrip("_"), cls=Verb)(with_options(verb))
-
-
-def show_version(is_asked: bool) -> None:
-    if is_asked:
-        typer.echo(f"clearhead {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def clearhead(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=show_version, is_eager=True, help="Show the version."),
-    ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show where in the program an error arose.")
-    ] = False,
-) -> None:
-    """The Transformer of "Attention Is All You Need": train it, use it, see every step it takes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -115,12 +83,10 @@ def as_clearhead_error(error: Exception) -> ClearheadError:
         is_full = error.errno in FULL
         stream = "standard output" if is_full else "the system"
         place = stream if error.filename is None else shown(str(error.filename), 200)
+        told = f"{place}: {error.strerror}."
         if is_full:
-            return DiskError(f"{place}: {error.strerror}.", "Make room there.")
-        return ClearheadError(
-            f"{place}: {error.strerror}.",
-            "Name a place that is there and that you may read and write.",
-        )
+            return DiskError(told, "Make room there.")
+        return ClearheadError(told, "Name a place that is there and that you may read and write.")
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
         return ClearheadError(
             "This needs more memory than there is.",
@@ -130,3 +96,85 @@ def as_clearhead_error(error: Exception) -> ClearheadError:
         f"a mistake of the program, not yours: {type(error).__name__}: {error}",
         "See where with: clearhead --debug …",
     )
+
+
+def begin_in_utf8() -> None:
+    """Begin again in UTF-8, if the locale made Python read arguments and file names otherwise."""
+    if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
+
+
+def prepare_streams() -> None:
+    """Have three streams that can be used: UTF-8 whatever the locale, or plain on a poor terminal."""
+    codecs.register_error("plain", in_plain_signs)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None and number != 1:
+            setattr(sys, name, opened_on_nothing(number))
+        elif isinstance(stream, TextIOWrapper) and number == 0:
+            if stream.isatty():  # what is typed; other input is read as bytes
+                stream.reconfigure(errors="replace")
+        elif isinstance(stream, TextIOWrapper):
+            is_poor = stream.isatty() and codecs.lookup(locale.getencoding()).name != "utf-8"
+            encoding, errors = ("ascii", "plain") if is_poor else ("utf-8", "backslashreplace")
+            stream.reconfigure(encoding=encoding, errors=errors)
+    if sys.stdout is None:
+        raise DiskError("Standard output is closed.", "Let results go somewhere: > FILE")
+
+
+def opened_on_nothing(number: int) -> TextIO:
+    """A stream in the place of a closed one, whose number no file may get."""
+    descriptor = os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
+    return os.fdopen(descriptor, "r" if number == 0 else "w", encoding="utf-8")
+
+
+def in_plain_signs(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError), "it is for writing only"
+    found = error.object[error.start : error.end]
+    return "".join(PLAIN.get(sign, "?") for sign in found), error.end
+
+
+def leave_quietly() -> None:
+    """Nobody reads the output any more: have what is still unwritten go nowhere at the exit."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno())
+    os.close(nothing)
+
+
+def leave_at_once(code: int) -> NoReturn:
+    """End the process after a signal, deaf to further ones; memory is not given back piece by piece."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+    atexit._run_exitfuncs()
+    for stream in (sys.stderr, sys.stdout):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """While inside, signals that end the program unwind it as an exit does: nothing half done stays.
+
+    The first one does; while it unwinds, further ones are not heard.
+    """
+
+    def leave(number: int, _frame: object) -> NoReturn:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise SystemExit(128 + number)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    handlers = {number: signal.getsignal(number) for number in ENDING if is_main}
+    usual = (signal.SIG_DFL, signal.default_int_handler)  # nohup's SIGHUP stays ignored
+    before = {number: handler for number, handler in handlers.items() if handler in usual}
+    for number in before:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,5 +1,6 @@
-"""Options that several verbs share: run folders, inputs, sampling, settings, training."""
+"""What several verbs share: options, notes and progress on stderr, the choice of an engine."""
 
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -11,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+import clearhead
+
 if TYPE_CHECKING:
     from clearhead.config import Config, DecodeConfig
+    from clearhead.data.lines import Progress
     from clearhead.exchange.backend import CTranslate2
     from clearhead.exchange.engine import WhereItPays
-    from clearhead.tasks import Translator, Writer
-
 
 USES = {
     "translation": "clearhead translate {run} {text}",
@@ -34,17 +36,12 @@ def run_argument(what: str) -> Any:
 
 
 AnyRun = Annotated[str, typer.Argument(metavar="RUN", help="A run folder.")]
-Text = Annotated[
-    str | None, typer.Argument(metavar="TEXT", help="The text; else lines of --input or stdin.")
-]
-Input = Annotated[list[str] | None, typer.Option(metavar="FILES", help="Files to read lines from.")]
-OnInvalid = Annotated[
-    Literal["strict", "replace"],
-    typer.Option(help="Bytes that are not UTF-8: stop with an error, or read them as �."),
-]
 Checkpoint = Annotated[
     str,
-    typer.Option(metavar="STEP", help='Use a checkpoint: "last", or the number of its step.'),
+    typer.Option(
+        metavar="STEP",
+        help='Use the weights of a checkpoint: "last", or the number of its step.',
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON with all details, one object per line.")]
@@ -55,11 +52,16 @@ Beam = Annotated[
 ]
 Engine = Annotated[
     Literal["auto", "own", "ctranslate2"],
-    typer.Option(help="What decodes; auto: CTranslate2 for long input where it does the same."),
+    typer.Option(
+        help="What decodes; auto: CTranslate2 for long input, if it is installed and can do the "
+        "same."
+    ),
 ]
 DecodeSettings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="decode.NAME=VALUE", help="Any decoding setting."),
+    typer.Option(
+        "--set", metavar="decode.NAME=VALUE", help="Any setting of decoding, as in decode.beam=8."
+    ),
 ]
 
 Into = Annotated[
@@ -83,21 +85,28 @@ class SamplingOptions:
     """How tokens are drawn; what is not given is left to the run's settings."""
 
     temperature: Annotated[
-        float | None, typer.Option(help="0: deterministic; 1: unmodified probabilities.")
+        float | None,
+        typer.Option(
+            help="0: always the likeliest token; 1: sample from the probabilities as they are."
+        ),
     ] = None
     top_k: Annotated[
-        int | None, typer.Option(help="Sample from this many likeliest tokens only.")
+        int | None, typer.Option(help="Sample only from so many of the likeliest tokens.")
     ] = None
     top_p: Annotated[
         float | None,
-        typer.Option(help="Nucleus: sample from the likeliest tokens with this total probability."),
+        typer.Option(
+            help="Nucleus: sample only from the likeliest tokens, which together have this probability."
+        ),
     ] = None
     min_p: Annotated[
         float | None,
-        typer.Option(help="Sample from tokens at least this share as likely as the likeliest."),
+        typer.Option(
+            help="Sample only from tokens that have at least this share of the highest probability."
+        ),
     ] = None
     repetition_penalty: Annotated[
-        float | None, typer.Option(help="Above 1: avoid tokens already written.")
+        float | None, typer.Option(help="Above 1: tokens already written become less likely.")
     ] = None
     seed: Annotated[
         int | None, typer.Option(help="Random seed; the same seed gives the same text.")
@@ -110,12 +119,16 @@ class TrainingOptions:
 
     validation: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILES", help="Files to validate on; else a held-out share."),
+        typer.Option(
+            metavar="FILES", help="Files to validate on; else some examples are held out."
+        ),
     ] = None
     columns: Columns = None
     budget: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help='"45m", "1h 30m", "8000 steps" or "20 epochs".'),
+        typer.Option(
+            metavar="TIME", help='How long to train: "45m", "1h 30m", "8000 steps" or "20 epochs".'
+        ),
     ] = None
     size: Annotated[
         Literal["tiny", "quick", "small", "base", "big"] | None,
@@ -123,11 +136,15 @@ class TrainingOptions:
     ] = None
     start: Annotated[
         Path | None,
-        typer.Option("--from", metavar="RUN", help="Fine-tune: begin with this run's weights."),
+        typer.Option(
+            "--from", metavar="RUN", help="Fine-tune: begin with the weights of this run."
+        ),
     ] = None
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Any setting; may be repeated."),
+        typer.Option(
+            "--set", metavar="SECTION.NAME=VALUE", help="Any setting, as in train.seed=7."
+        ),
     ] = None
 
 
@@ -141,35 +158,68 @@ def busy(what: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def progress_bar(numbers: str, *, stays: bool = False) -> Iterator["Progress"]:
+    """A bar on stderr that is told what is done and how much; at the end it goes, or stays.
+
+    `numbers` says how the columns of rich write them.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn(numbers),
+        TimeElapsedColumn(),
+    )
+    is_shown = stays or console.is_terminal
+    with Progress(*columns, console=console, transient=not stays, disable=not is_shown) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda what, done, total: bar.update(
+            task, description=what, completed=done, total=total or None
+        )
+
+
 def tell(note: str) -> None:
     """Write a note on stderr, if there is one."""
     if note:
         sys.stderr.write(f"{note}\n")
 
 
+def json_line(value: Any) -> str:
+    """JSON on one line, in which letters stand as they are, and paths as text."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
 def choose_engine(
-    user: "Translator | Writer",
+    user: "clearhead.Translator | clearhead.Writer",
     run: str,
     decode: "DecodeConfig",
     *,
     engine: str,
-    checkpoint: str = "",
-    own_only: Mapping[str, object] | None = None,
+    own_only: Mapping[str, object],
     int8: bool = False,
     workers: int | None = None,
     quiet: bool = False,
 ) -> "CTranslate2 | WhereItPays | None":
-    """Have another engine decode what it can; none, where all that is asked for is only ours.
+    """Have CTranslate2 decode what it can; None, where only our own engine can do what is asked.
 
     `own_only` are further options that no other engine has, by name, with what was given for each.
     """
-    if engine == "own" or (engine == "auto" and find_spec("ctranslate2") is None):
+    if not may_use_ctranslate2(engine):
         return None
     from clearhead.decode import WithBackend
     from clearhead.exchange.backend import lacks
     from clearhead.exchange.engine import WhereItPays, ctranslate2_for
     from clearhead.machine import n_processors
 
+    say = (lambda _: None) if quiet else tell
+    if missing := [name for name, given in own_only.items() if given] + lacks(decode):
+        if engine == "ctranslate2":
+            say(f"decoding with our own engine: CTranslate2 cannot express {', '.join(missing)}")
+        return None
     begin = partial(
         ctranslate2_for,
         run,
@@ -177,16 +227,14 @@ def choose_engine(
         n_workers=workers or n_processors(),
         precision="int8" if int8 else "float32",
     )
-    say = (lambda _: None) if quiet else tell
-    only_ours = {**(own_only or {}), "--checkpoint": checkpoint}
-    missing = [name for name, given in only_ours.items() if given] + lacks(decode)
-    if missing and engine == "ctranslate2":
-        say(f"decoding with our own engine: CTranslate2 cannot express {', '.join(missing)}")
-    if missing:
-        return None
     backend = WhereItPays(begin, say) if engine == "auto" else begin()
     user.searching = WithBackend(backend)
     return backend
+
+
+def may_use_ctranslate2(engine: str) -> bool:
+    """Whether CTranslate2 is asked for, or may be chosen and is installed."""
+    return engine == "ctranslate2" or (engine == "auto" and find_spec("ctranslate2") is not None)
 
 
 def decode_config(config: "Config", sets: list[str] | None, **given: Any) -> "DecodeConfig":

@@ -1,25 +1,23 @@
-"""`clearhead train`, `pretrain` and `demo`: from files to a run folder, watched."""
+"""`clearhead train`, `pretrain`, `demo` and `lab`: models trained while somebody watches."""
 
 import os
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from clearhead.cli import options
 from clearhead.errors import FolderError
 
-if TYPE_CHECKING:
-    from clearhead.tasks.training import TrainingRequest
-
 
 def train(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILES", help="Training files; or a run to resume; or a config.toml."
+            metavar="FILES",
+            help="Training files; or a run to resume; or a file of settings (config.toml).",
         ),
     ],
     *,
@@ -27,7 +25,11 @@ def train(
     task: Annotated[options.TaskName | None, options.TaskOption] = None,
     training: options.TrainingOptions,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Also write for TensorBoard, into the run folder.")
+        bool,
+        typer.Option(
+            "--tensorboard",
+            help="Also write losses and scores for TensorBoard, into the run folder.",
+        ),
     ] = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -41,10 +43,7 @@ def train(
     - `clearhead train config.toml --into runs/en-de`
     - `clearhead train reviews.tsv --task classification --from runs/books --into runs/mood`
     """
-    from clearhead.cli.display import train_and_watch
-
-    asked = requested(files, into, training, task=task)
-    train_and_watch(*asked, tensorboard=tensorboard, quiet=quiet)
+    train_as_asked(files, into, training, task=task, tensorboard=tensorboard, quiet=quiet)
 
 
 def pretrain(
@@ -71,27 +70,32 @@ def pretrain(
     - `clearhead pretrain books/*.txt --objective next --into runs/books` (then write, or chat)
     - `clearhead pretrain books/*.txt --objective denoise --into runs/books` (then translate)
     """
+    train_as_asked(files, into, training, task="pretraining", objective=objective, quiet=quiet)
+
+
+def train_as_asked(
+    files: list[str],
+    into: Path | None,
+    training: options.TrainingOptions,
+    *,
+    tensorboard: bool = False,
+    quiet: bool,
+    **asked: Any,
+) -> None:
+    """Train what the options ask for, and show how it goes."""
     from clearhead.cli.display import train_and_watch
-
-    asked = requested(files, into, training, task="pretraining", objective=objective)
-    train_and_watch(*asked, quiet=quiet)
-
-
-def requested(
-    files: list[str], into: Path | None, training: options.TrainingOptions, **asked: Any
-) -> "TrainingRequest":
-    """What the options of training ask for."""
     from clearhead.config import assigned
     from clearhead.tasks.training import request
 
     given = vars(training) | {"settings": assigned(training.settings or ())}
     given |= {name: given[name] or () for name in ("validation", "columns")}
-    return request(files, into, **given, **asked)
+    wanted = request(files, into, **given, **asked)
+    train_and_watch(*wanted, tensorboard=tensorboard, quiet=quiet)
 
 
 DemoInto = Annotated[
     Path | None,
-    typer.Option(metavar="RUN", help="The run folder to make, or to show again; else in runs."),
+    typer.Option(metavar="RUN", help="The run folder to make, or to show again; else one in runs."),
 ]
 
 
@@ -140,3 +144,50 @@ def program_name() -> str:
     if sys.argv[0].endswith("__main__.py"):
         return "python -m clearhead"
     return "clearhead" if shutil.which("clearhead") else os.path.relpath(sys.argv[0])
+
+
+LabFiles = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILES",
+        help="versus and table3: files of pairs; heads: a run and its test files.",
+    ),
+]
+
+
+def lab(
+    experiment: Annotated[
+        Literal["complexity", "gradients", "versus", "table3", "positions", "heads"],
+        typer.Argument(
+            metavar="EXPERIMENT",
+            help="Which: complexity, gradients, positions, heads, versus or table3.",
+        ),
+    ],
+    files: LabFiles = None,
+    *,
+    into: Annotated[
+        Path,
+        typer.Option(metavar="FOLDER", help="Where to write the report, its tables and pictures."),
+    ],
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Smaller sizes: minutes instead of a quarter of an hour."),
+    ] = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Measure what the paper claims, on this machine. After an interruption, the same command goes on.
+
+    - `clearhead lab complexity --into lab/complexity` (time of a layer, as texts grow longer)
+    - `clearhead lab gradients --into lab/gradients` (who remembers a word seen long ago)
+    - `clearhead lab positions --into lab/positions` (the sinusoids, and texts of new lengths)
+    - `clearhead lab heads runs/en-de test.en test.de --into lab/heads` (what each head does)
+    - `clearhead lab versus train.en train.de --into lab/versus` (LSTM and GRU beside it)
+    - `clearhead lab table3 train.en train.de --into lab/table3 --quick` (one part left out)
+    """
+    from clearhead.cli.display import begun_display
+    from clearhead.lab import EXPERIMENTS, perform
+
+    kind = EXPERIMENTS[experiment]
+    with begun_display(into, quiet) as display:
+        found = perform(kind(**kind.quick if quick else {}), files or [], into, display.progress)
+    typer.echo(f"{found}\n\nThe report is {into / 'report.md'}")

@@ -118,19 +118,18 @@ class TranslationShow(Show):
             for (text, _), said in zip(some, found, strict=True)
             if said
         ]
-        if not alignments:
-            return
-        self.say(
-            "Where it looked",
-            "Each row is a word that it wrote, each column a word that it read: the fuller the "
-            "block, the more attention it paid while writing. Nobody told it which words belong "
-            "together, nor in which order German wants them.",
-        )
-        self.print_lines(Heatmap(max(alignments, key=crossings).matrix).blocks())
+        if alignments:
+            self.say(
+                "Where it looked",
+                "Each row is a word that it wrote, each column a word that it read: the fuller the "
+                "block, the more attention it paid while writing. Nobody told it which words "
+                "belong together, nor in which order German wants them.",
+            )
+            self.print_lines(Heatmap(max(alignments, key=n_crossings).matrix).blocks())
 
 
-def crossings(alignment: Alignment) -> int:
-    """How often the order of words changes on the way."""
+def n_crossings(alignment: Alignment) -> int:
+    """How many pairs of word links cross: where the languages order the words differently."""
     return sum(before > after for (before, _), (after, _) in combinations(alignment.links, 2))
 
 

@@ -79,15 +79,7 @@ class Show(ABC):
     def perform(self) -> list[str]:
         """Show what the trained model can do, and how well; the value is what to type next."""
         self.write_files()
-        commands = self.print_results()
-        self.write_look()
-        self.say("What next", f"{self.words.limits} Try:")
-        look = f'look {self.into} "{self.words.asked}"'
-        return [*commands, look, f"serve {self.into}", f"info {self.into}", self.words.yours]
-
-    def write_look(self) -> None:
-        """Write the page that shows every number behind one answer, and say how to open it."""
-        page = self.into / "look.html"
+        commands, page = self.print_results(), self.into / "look.html"
         write_atomically(page, load(self.into).look(self.words.asked).html().encode())
         self.say(
             "A look inside",
@@ -95,6 +87,9 @@ class Show(ABC):
             "Open it in a browser:",
         )
         self.print_lines([page.resolve().as_uri()])
+        self.say("What next", f"{self.words.limits} Try:")
+        look = f'look {self.into} "{self.words.asked}"'
+        return [*commands, look, f"serve {self.into}", f"info {self.into}", self.words.yours]
 
     @abstractmethod
     def print_examples(self) -> None:

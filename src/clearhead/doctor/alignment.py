@@ -30,6 +30,9 @@ LEAST_TOLD = 0.1
 SURE = 18.0
 """Nats of evidence for a slip, beyond what the number of places to look in makes likely."""
 
+NORMAL = 1.4826
+"""What makes a median absolute deviation a standard deviation, where values are normal."""
+
 ANCHOR = re.compile(r"\d+|\b[A-Z]\w+")
 CLOSING_MARKS = (".。।", "?？", "!！", ":：", ",，、;；", "…", "\"”“»')）")
 CLOSINGS = {mark: n for n, marks in enumerate(CLOSING_MARKS, 1) for mark in marks}
@@ -54,7 +57,7 @@ class Traits:
 def lines_off(source: Traits, target: Traits) -> NDArray[np.int8]:
     """For each line by how many its target stands too late; 0 where all is well."""
     result = np.zeros(len(source.lengths), dtype=np.int8)
-    if min(len(source.lengths), len(target.lengths)) < FEWEST_LINES:
+    if len(source.lengths) < FEWEST_LINES:
         return result
     compare = PairComparison(source, target)
     usual, chance = compare.usual, compare.chance
@@ -92,12 +95,14 @@ class PairComparison:
     """How much the agreement of two lines tells (log likelihood ratio), learned from the files."""
 
     def __init__(self, source: Traits, target: Traits) -> None:
-        self.source, self.target = columns(source), columns(target)
-        self.n_lines = min(len(self.source[0]), len(self.target[0]))
+        self.source, self.target, self.n_lines = source, target, len(source.lengths)
+        self.lengths = [
+            np.log1p(np.asarray(each.lengths).astype(float)) for each in (source, target)
+        ]
         usual = self.best_offset()
         ratios = self.ratios(usual)
         self.middle = float(np.median(ratios))
-        self.spread = 1.4826 * float(np.median(np.abs(ratios - self.middle))) + 0.02
+        self.spread = NORMAL * median_deviation(ratios) + 0.02
         aligned = self.categories(usual)
         apart = np.hstack([self.categories(usual + APART), self.categories(usual - APART)])
         self.weights = [weigh(a, b) for a, b in zip(aligned, apart, strict=True)]
@@ -106,32 +111,31 @@ class PairComparison:
 
     def sides(self, offset: int) -> tuple[slice, slice]:
         """Which source and target lines meet when the target stands `offset` lines later."""
-        first, last = max(0, -offset), min(len(self.source[0]), len(self.target[0]) - offset)
-        return slice(first, max(first, last)), slice(first + offset, max(first, last) + offset)
+        first, last = max(0, -offset), self.n_lines - max(0, offset)
+        return slice(first, last), slice(first + offset, last + offset)
 
     def ratios(self, offset: int) -> Floats:
+        """How much longer each target is than its source, as logarithms."""
         here, there = self.sides(offset)
-        return np.asarray(self.target[0][there] - self.source[0][here])
+        return np.asarray(self.lengths[1][there] - self.lengths[0][here])
 
     def best_offset(self) -> int:
         """Usually 0; a file that is shifted as a whole is measured where it agrees."""
-        spreads = {
-            k: float(np.median(np.abs(r - np.median(r))))
-            for k in range(-MAX_SHIFT, MAX_SHIFT + 1)
-            if (r := self.ratios(k)).size
-        }
-        best = min(spreads, key=lambda k: spreads[k])
+        shifts = range(-MAX_SHIFT, MAX_SHIFT + 1)
+        spreads = {shift: median_deviation(self.ratios(shift)) for shift in shifts}
+        best = min(shifts, key=lambda shift: spreads[shift])
         return best if spreads[best] < 0.8 * spreads[0] else 0
 
     def categories(self, offset: int) -> NDArray[np.intp]:
         """For each trait (a row), which of a few kinds of agreement every pair of lines shows."""
         here, there = self.sides(offset)
         lengths = np.clip(np.abs(self.ratios(offset) - self.middle) / self.spread * 2, 0, 11)
-        closings = self.source[1][here] * 8 + self.target[1][there]
-        a, b = self.source[2][here], self.target[2][there]
-        shared = np.minimum(np.bitwise_count(a & b), 3) * 3 + np.minimum(
-            np.bitwise_count(a ^ b) // 2, 2
+        closings = (
+            np.asarray(self.source.closings)[here] * 8 + np.asarray(self.target.closings)[there]
         )
+        a, b = np.asarray(self.source.anchors)[here], np.asarray(self.target.anchors)[there]
+        n_shared, n_others = np.bitwise_count(a & b), np.bitwise_count(a ^ b) // 2
+        shared = np.minimum(n_shared, 3) * 3 + np.minimum(n_others, 2)
         anchors = np.where((a == 0) | (b == 0), 12 + (a == b), shared)
         return np.stack([lengths, closings, anchors]).astype(np.intp)
 
@@ -142,16 +146,15 @@ class PairComparison:
 
     def evidence(self, offset: int) -> Floats:
         """For every source line, how much likelier that target line is its own."""
-        result = np.zeros(len(self.source[0]))
+        result = np.zeros(self.n_lines)
         here, _ = self.sides(offset)
         result[here] = self.total(self.categories(offset))
-        return result[: self.n_lines]
+        return result
 
 
-def columns(traits: Traits) -> tuple[Floats, NDArray[Any], NDArray[Any]]:
-    """Log lengths, closings and anchors."""
-    lengths = np.log1p(np.asarray(traits.lengths).astype(np.float64))
-    return lengths, np.asarray(traits.closings), np.asarray(traits.anchors)
+def median_deviation(values: Floats) -> float:
+    """The median absolute deviation (MAD), which outliers do not move."""
+    return float(np.median(np.abs(values - np.median(values))))
 
 
 def weigh(aligned: NDArray[Any], apart: NDArray[Any]) -> Floats:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.data.examples import Row
+from clearhead.doctor.alignment import NORMAL, median_deviation
 from clearhead.doctor.survey import SCRIPTS, Kind, Survey, texts_of
 
 Severity = Literal["error", "warning", "note"]
@@ -62,28 +63,26 @@ def complete(corpus: Survey) -> Mask:
     return np.asarray(~(np.asarray(corpus.broken, bool) | np.asarray(corpus.unpaired, bool)))
 
 
-def usable(corpus: Survey) -> Mask:
-    """The examples that have something to say on both sides."""
-    lengths = [np.asarray(side.traits.lengths) > 0 for side in corpus.sides]
-    return np.asarray(np.logical_and.reduce([complete(corpus), *lengths]))
-
-
-def empty_sides(corpus: Survey) -> NDArray[Any]:
+def n_empty_sides(corpus: Survey) -> NDArray[Any]:
     """How many sides of each complete example are empty."""
     n_empty = sum((np.asarray(side.traits.lengths) == 0).astype(np.uint8) for side in corpus.sides)
     return np.asarray(n_empty * complete(corpus))
 
 
+def usable(corpus: Survey) -> Mask:
+    """The examples that have something to say on both sides."""
+    return np.asarray(complete(corpus) & (n_empty_sides(corpus) == 0))
+
+
 def one_sided(corpus: Survey, _: Survey) -> Mask:
-    found = empty_sides(corpus)
+    found = n_empty_sides(corpus)
     return np.asarray((found > 0) & (found < len(corpus.sides)))
 
 
 def repeated(corpus: Survey, _: Survey) -> Mask:
     """Examples that were there before, letter for letter; the first of each is not one of them."""
-    first_ones = np.unique(np.asarray(corpus.digests), return_index=True)[1]
     again = np.ones(len(corpus), dtype=bool)
-    again[first_ones] = False
+    again[np.unique(np.asarray(corpus.digests), return_index=True)[1]] = False
     return again & usable(corpus)
 
 
@@ -107,11 +106,9 @@ def length_outliers(corpus: Survey, _: Survey) -> Mask:
     middle = np.median(ratio)
     expected = a * np.exp(middle)
     surprise = np.abs(b - expected) / np.sqrt(b + expected)
-    far = np.abs(ratio - middle)
-    limit = max(np.log(FACTOR), 4 * 1.4826 * float(np.median(far)))
-    found[kept] = (far > limit) & (
-        surprise > max(3.0, SIGMAS * 1.4826 * float(np.median(surprise)))
-    )
+    limit = max(np.log(FACTOR), 4 * NORMAL * median_deviation(ratio))
+    least = max(3.0, SIGMAS * NORMAL * float(np.median(surprise)))
+    found[kept] = (np.abs(ratio - middle) > limit) & (surprise > least)
     return np.asarray(found & (corpus.slipped == 0))
 
 
@@ -193,7 +190,7 @@ CHECKS = (
     Check(
         "empty lines",
         "warning",
-        lambda corpus, _: empty_sides(corpus) == len(corpus.sides),
+        lambda corpus, _: n_empty_sides(corpus) == len(corpus.sides),
         "Nothing can be learned from them.",
     ),
     Check(
@@ -309,13 +306,12 @@ def excerpt(row: Row[Any], side: int | None) -> str:
 
 
 def printable(text: str, width: int) -> str:
-    """Text as a terminal may show it: shortened, and nothing in it that moves the cursor."""
+    """Text as a terminal may show it: shortened, and nothing in it that moves the cursor.
+
+    A byte that is not UTF-8 is shown by its value, another character by its Unicode number.
+    """
     cut = text if len(text) <= width else text[: width - 1] + "…"
-    return "".join(c if c.isprintable() else escape_of(c) for c in cut)
-
-
-def escape_of(character: str) -> str:
-    """A byte that is no UTF-8 by its value, anything else by its Unicode number."""
-    if "\udc80" <= character <= "\udcff":
-        return f"\\x{ord(character) - 0xDC00:02x}"
-    return character.encode("unicode_escape").decode("ascii")
+    told = cut.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in told
+    )

@@ -175,12 +175,15 @@ def kind_of(paths: Sequence[str]) -> Kind:
         return "pairs"
     found = records(Lines(files[0], "surrogateescape"), form)
     sample = [raw for _, _, raw in islice(found, LINES_TO_GUESS_FROM)]
-    if form == "jsonl" and sample and is_laid_out(Fields(TURN_NAMES, (0,)), form, sample[0]):
+    if form == "tsv":
+        return "labelled" if has_short_labels(sample) else "pairs"
+    first = sample[0] if sample else ""
+    if form == "jsonl" and names_fields(first, Fields(TURN_NAMES, (0,)), form):
         return "conversations"
-    return "labelled" if looks_labelled(form, sample) else "pairs"
+    return "labelled" if names_fields(first, Fields(LABEL_NAMES, (1, 0)), form) else "pairs"
 
 
-def is_laid_out(fields: Fields, form: Format, first: str) -> bool:
+def names_fields(first: str, fields: Fields, form: Format) -> bool:
     """Whether the first record names the fields, as a header or as an object."""
     try:
         _, has_header = fields.layout(form, first)
@@ -189,15 +192,11 @@ def is_laid_out(fields: Fields, form: Format, first: str) -> bool:
     return has_header or form == "jsonl"
 
 
-def looks_labelled(form: Format, sample: Sequence[str]) -> bool:
-    """By the names of the fields, or by a first column of few different and short entries."""
-    if not sample:
-        return False
-    if form == "tsv":
-        cells = [raw.split("\t") for raw in sample if raw.count("\t") == 1]
-        is_short = sum(len(label) for label, _ in cells) * 2 < sum(len(text) for _, text in cells)
-        return is_short and len({label for label, _ in cells}) * 5 < len(cells)
-    return is_laid_out(Fields(LABEL_NAMES, (1, 0)), form, sample[0])
+def has_short_labels(sample: Sequence[str]) -> bool:
+    """Whether the first of two columns has few different and short entries."""
+    cells = [raw.split("\t") for raw in sample if raw.count("\t") == 1]
+    is_short = sum(len(label) for label, _ in cells) * 2 < sum(len(text) for _, text in cells)
+    return is_short and len({label for label, _ in cells}) * 5 < len(cells)
 
 
 def corpus_of(paths: Iterable[str], kind: Kind, columns: Sequence[str] = ()) -> Examples[Any]:
