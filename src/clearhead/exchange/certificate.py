@@ -41,8 +41,8 @@ SAMPLE = (
 """What is run both ways where nobody gives a sample."""
 N_TEXTS, N_WRITTEN = 64, 16
 """Texts of a run's own files that are run both ways, and tokens that are written for each."""
-Answer = Callable[[list[int], list[int]], Tensor]
-"""What a model makes of the ids that it reads and those that it has written, all at once."""
+Forward = Callable[[list[int], list[int]], Tensor]
+"""A forward pass of a model: from the ids that it reads and those that it has written to logits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,25 +187,27 @@ def read_and_written(
     return read, list(decode(model, [read], greedy, end=end)[0][0].ids)
 
 
-def sides(config: ModelConfig, read: list[int], written: list[int]) -> tuple[list[int], list[int]]:
-    """What encoder and decoder read, teacher-forced; nothing, where there is none."""
+def teacher_forced(
+    config: ModelConfig, read: list[int], written: list[int]
+) -> tuple[list[int], list[int]]:
+    """What encoder and decoder read in one pass; nothing, where there is none."""
     if not config.reads:
         return [], [*read, *written]
     return read, [START, *written] if config.writes else []
 
 
 @torch.inference_mode()
-def our_answer(model: Model, read: list[int], written: list[int]) -> Tensor:
-    """What our model makes of a text: logits, of tokens or classes, or vectors."""
-    both = sides(model.config, read, written)
+def our_forward(model: Model, read: list[int], written: list[int]) -> Tensor:
+    """The forward pass of our model: logits of tokens or classes, or the encoder's vectors."""
+    both = teacher_forced(model.config, read, written)
     found: Tensor = model(*(torch.tensor([side]) if side else None for side in both))
     return found
 
 
-def answers_of_both(
-    asked: Sequence[tuple[list[int], list[int]]], ours: Answer, theirs: Answer
+def forward_both(
+    asked: Sequence[tuple[list[int], list[int]]], ours: Forward, theirs: Forward
 ) -> tuple[dict[str, Tensor], dict[str, Tensor], Beside]:
-    """What each model makes of the same texts, by name, and the seconds that it takes."""
+    """The forward passes of both models over the same texts, by name, and the seconds they take."""
     answers, seconds = list[dict[str, Tensor]](), list[float]()
     for model in (ours, theirs):
         begin = time.perf_counter()

@@ -101,7 +101,7 @@ class ModelBin:
     def numbers(self, variable: Variable) -> Tensor:
         with open_inside(self.path.parent, self.path.name) as file:
             file.seek(variable.start)
-            content = bytes_of(file, self.path, variable.n_bytes)
+            content = read_exactly(file, self.path, variable.n_bytes)
         dtype = "int16" if variable.dtype == "bfloat16" else variable.dtype
         values = torch.from_numpy(np.frombuffer(content, f"<{np.dtype(dtype).str[1:]}").copy())
         is_half = variable.dtype == "bfloat16"
@@ -132,7 +132,7 @@ class Contents:
         file.seek(0)
 
     def numbers(self, form: str) -> tuple[int, ...]:
-        return struct.unpack(form, bytes_of(self.file, self.path, struct.calcsize(form)))
+        return struct.unpack(form, read_exactly(self.file, self.path, struct.calcsize(form)))
 
     def count(self, what: str) -> int:
         """How many there are, if it can be believed."""
@@ -144,7 +144,7 @@ class Contents:
     def text(self) -> str:
         """A string with its length before it and a zero after it, names as they are called now."""
         (length,) = self.numbers("<H")
-        content = bytes_of(self.file, self.path, length)
+        content = read_exactly(self.file, self.path, length)
         if not content.endswith(b"\0"):
             raise damaged_model(self.path, "is cut off")
         found = content[:-1].decode(errors="replace")
@@ -171,8 +171,8 @@ class Contents:
         return name, Variable(dtype, shape, start, n_bytes)
 
 
-def bytes_of(file: BinaryIO, path: Path, n: int) -> bytes:
-    """The next bytes of a file, all of them."""
+def read_exactly(file: BinaryIO, path: Path, n: int) -> bytes:
+    """The next n bytes of a file, which must have them."""
     content = file.read(n)
     if len(content) < n:
         raise damaged_model(path, "is cut off")

@@ -106,7 +106,7 @@ def read_ctranslate2(path: Path) -> Foreign:
 
 
 def settings_of(folder: Path, held: ModelBin) -> Given:
-    """What surrounds the weights; an earlier model.bin tells it without a config.json."""
+    """The settings of the tokens; an earlier model.bin has them itself, and no config.json."""
     if held.version >= WITH_CONFIG:
         return json_in(folder, CONFIG)
     names = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}

@@ -5,7 +5,7 @@ the vocabulary of another model is permuted, and with it each weight that has a 
 Special tokens that the other model lacks get a row of their own, which is never predicted.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -114,13 +114,17 @@ class Order:
     like: Mapping[int, int] = field(default_factory=dict)
     """A special token that it lacks, and the one of ours whose vector it begins with."""
 
+    def theirs(self, ours: Iterable[int]) -> list[int]:
+        """Ids of the other model for ids of ours."""
+        return [self.ids[self.like.get(number, number)] or 0 for number in ours]
+
     @property
     def known(self) -> list[int]:
         """The ids here of the tokens that both have."""
         return [number for number, other in enumerate(self.ids) if other is not None]
 
     def rows(self, theirs: Tensor) -> Tensor:
-        """Rows in our order; the new ones begin at the mean, and their bias says never."""
+        """Rows permuted into our order; new tokens begin at the mean, and their bias says never."""
         known = [number for number in self.ids if number is not None]
         mean = torch.tensor(NEVER) if theirs.dim() == 1 else theirs[known].mean(dim=0)
         special = [mean if each is None else theirs[each] for each in self.ids[:N_SPECIAL]]
@@ -130,7 +134,7 @@ class Order:
         return ours
 
     def given_back(self, ours: Tensor) -> Tensor:
-        """Rows in the order of the other model."""
+        """Rows permuted back into the order of the other model."""
         theirs = ours.new_zeros(self.n_theirs, *ours.shape[1:])
         theirs[[number for number in self.ids if number is not None]] = ours[self.known]
         return theirs

@@ -22,12 +22,12 @@ from clearhead.exchange.certificate import (
     SAMPLE,
     Beside,
     Certificate,
-    answers_of_both,
+    forward_both,
     largest_difference,
-    our_answer,
+    our_forward,
     read_and_written,
     same_tokens,
-    sides,
+    teacher_forced,
 )
 from clearhead.exchange.foreign import (
     FILES,
@@ -94,12 +94,12 @@ class Source:
 
     @property
     def kept(self) -> dict[str, Tensor]:
-        """The tensors that an export gives back, where a run keeps the source."""
+        """The unused tensors that an export gives back, where a run keeps the source."""
         is_there = (self.folder / KEPT).exists()
         return read_tensors(self.folder, KEPT, is_verified=True) if is_there else {}
 
-    def today(self, name: str) -> str:
-        """The name of a tensor today: earlier it had another, and without a head there is no base."""
+    def full_name(self, name: str) -> str:
+        """The name of a tensor as it is today, with the base that a model without a head omits."""
         for old, new in OLD_NAMES:
             name = name.replace(old, new)
         base = f"{self.layout.base}."
@@ -141,12 +141,12 @@ def read_hugging_face(path: Path) -> Foreign:
     lexicon = read_lexicon(path, source.kind)
     config = settings_from(source, lexicon)
     # what is wrong is found before any tensor is read
-    found = {source.today(name): spec for name, spec in described(path, files).items()}
+    found = {source.full_name(name): spec for name, spec in described(path, files).items()}
     refuse_absurd(source, config.model, found)
     conversion = Conversion(source.layout, config.model, lexicon)
     fates = fates_of(source, conversion, found)
     tensors = {
-        source.today(name): tensor
+        source.full_name(name): tensor
         for file in files
         for name, tensor in read_tensors(path, file, is_verified=True).items()
     }
@@ -243,7 +243,7 @@ def weight_files(folder: Path) -> list[str]:
 
 
 def described(folder: Path, files: Sequence[str]) -> dict[str, Spec]:
-    """All tensors without their numbers."""
+    """The type and shape of all tensors, which are not read yet."""
     found: dict[str, Spec] = {}
     for name in files:
         with open_inside(folder, name) as file:
@@ -319,17 +319,17 @@ def certify_folder(
     model, source = run.model(), lexicon.tokenizers[0]
     there = Reference(folder, architecture, lexicon, model.config)
 
-    def here(read: list[int], written: list[int]) -> Tensor:
-        found = our_answer(model, read, written)[0]
+    def ours_of(read: list[int], written: list[int]) -> Tensor:
+        found = our_forward(model, read, written)[0]
         return found[..., there.known] if there.by_token else found
 
     asked = [read_and_written(model, source, text) for text in SAMPLE]
-    ours, theirs, seconds = answers_of_both(asked, here, there)
+    ours, theirs, seconds = forward_both(asked, ours_of, there)
     difference, first = largest_difference(ours, theirs)
     tokens, others = list[list[int]](), list[list[int]]()
     for text, logits, (_, written) in zip(SAMPLE, theirs.values(), asked, strict=True):
         cut = there.tokenizer(text, add_special_tokens=False).input_ids
-        tokens.append([*(there.orders[0][n] for n in source.encode(text)), *written])
+        tokens.append([*lexicon.orders[0].theirs(source.encode(text)), *written])
         others.append([*cut, *there.likeliest(logits, len(written))])
     same, place = same_tokens(tokens, others)
     return Certificate(
@@ -362,23 +362,19 @@ class Reference:
             self.model = kind.from_pretrained(folder, use_safetensors=True, **options)
         self.model.float().eval()
         self.config, self.by_token = config, not (config.n_classes or config.vectors)
-        self.orders = [
-            [order.ids[order.like.get(n, n)] or 0 for n in range(len(order.ids))]
-            for order in lexicon.orders
-        ]
-        """Of source and target: their id of each of ours."""
-        self.known = lexicon.orders[1].known
+        self.orders, self.known = lexicon.orders, lexicon.orders[1].known
 
     @torch.inference_mode()
     def __call__(self, read: list[int], written: list[int]) -> Tensor:
         names = ("input_ids", "decoder_input_ids") if self.config.reads else ("", "input_ids")
-        both = zip(names, self.orders, sides(self.config, read, written), strict=True)
-        named = {name: torch.tensor([[order[n] for n in ids]]) for name, order, ids in both if ids}
+        both = zip(names, self.orders, teacher_forced(self.config, read, written), strict=True)
+        named = {name: torch.tensor([order.theirs(ids)]) for name, order, ids in both if ids}
         answer: Tensor = self.model(**named)[0][0]  # logits, of tokens or classes, or vectors
-        return answer[:, [self.orders[1][n] for n in self.known]] if self.by_token else answer
+        return answer[:, self.orders[1].theirs(self.known)] if self.by_token else answer
 
     def likeliest(self, logits: Tensor, n: int) -> list[int]:
-        """The last n tokens as it would write them: of those that have a meaning, the likeliest."""
+        """What it would have written in the place of the last n tokens: the likeliest, no special
+        ones but the end."""
         if not n:
             return []
         may = torch.tensor([token == END or token >= N_SPECIAL for token in self.known])

@@ -14,9 +14,9 @@ from clearhead.errors import ExchangeError
 from clearhead.exchange.certificate import (
     Beside,
     Certificate,
-    answers_of_both,
+    forward_both,
     largest_difference,
-    our_answer,
+    our_forward,
     read_and_written,
     same_tokens,
     sample,
@@ -73,7 +73,7 @@ def certify_graphs(folder: RunFolder, model: Model, place: Path) -> Certificate:
     source, texts = folder.tokenizers()[0], sample(folder)[:N_TEXTS]
     end = END if model.config.reads else PAD
     asked = [read_and_written(model, source, text, end) for text in texts]
-    ours, theirs, seconds = answers_of_both(asked, partial(here, model), Runner(place, model))
+    ours, theirs, seconds = forward_both(asked, partial(expected, model), Runner(place, model))
     difference, first = largest_difference(ours, theirs)
     best = ([each.argmax(dim=-1).flatten().tolist() for each in x.values()] for x in (ours, theirs))
     same, at = same_tokens(*best)
@@ -93,9 +93,9 @@ def certify_graphs(folder: RunFolder, model: Model, place: Path) -> Certificate:
     )
 
 
-def here(model: Model, read: list[int], written: list[int]) -> Tensor:
+def expected(model: Model, read: list[int], written: list[int]) -> Tensor:
     """What the graphs should answer: classes, scores of tokens, or a vector of the text."""
-    found, config = our_answer(model, read, written), model.config
+    found, config = our_forward(model, read, written), model.config
     if not config.vectors:
         return found
     vectors = pool(found, None, config.pooling)
