@@ -1,23 +1,24 @@
 """CTranslate2's model.bin, read without trust: every size is checked before anything is read."""
 
-import math
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from clearhead.disk import open_inside
 from clearhead.errors import ModelFileError, shown
+from clearhead.tensors import Spec, read_data
 
 MODEL = "model.bin"
 VERSIONS = range(4, 7)
 """Of the file format; all of them are read alike."""
-DTYPES = {"float32": 4, "int8": 1, "int16": 2, "int32": 4, "float16": 2, "bfloat16": 2}
-"""The types of numbers in the order of the format, and the bytes of one number."""
+DTYPES = (
+    torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16,
+)  # fmt: skip
+"""The types of numbers, in the order of the format's codes."""
 WITH_CONFIG = 6
 """From this version on, a config.json tells about the tokens; earlier files say it themselves."""
 OLD_NAMES = {
@@ -31,13 +32,11 @@ SCALE = "_scale"
 """How the name of a rounded weight's scale ends."""
 
 
-class Variable(NamedTuple):
-    """Where the numbers of a variable stand in the file."""
+@dataclass(frozen=True)
+class Variable(Spec):
+    """A tensor of the file, whose numbers start at this byte."""
 
-    dtype: str
-    shape: tuple[int, ...]
     start: int
-    n_bytes: int
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class ModelBin:
         found = self.variable(name) or self.variable(name.rpartition("/")[2])
         if found is None and default is not None:
             return default
-        if found is None or found.shape or not found.dtype.startswith("int"):
+        if found is None or found.shape or found.dtype.is_floating_point:
             raise damaged_model(self.path, f"has no number {name}")
         return int(self.numbers(found).item())
 
@@ -92,20 +91,20 @@ class ModelBin:
         if found is None:
             raise damaged_model(self.path, f"lacks {name}")
         values = self.numbers(found).float()
-        if not found.dtype.startswith("int"):
+        if found.dtype.is_floating_point:
             return values
-        if scale is None or scale.dtype != "float32" or scale.shape not in ((), found.shape[:1]):
+        if (
+            scale is None
+            or scale.dtype != torch.float32
+            or scale.shape not in ((), found.shape[:1])
+        ):
             raise damaged_model(self.path, f"has no scale for {name}")
         return values / self.numbers(scale).reshape(-1, *(1,) * (values.dim() - 1))
 
     def numbers(self, variable: Variable) -> Tensor:
         with open_inside(self.path.parent, self.path.name) as file:
             file.seek(variable.start)
-            content = read_exactly(file, self.path, variable.n_bytes)
-        dtype = "int16" if variable.dtype == "bfloat16" else variable.dtype
-        values = torch.from_numpy(np.frombuffer(content, f"<{np.dtype(dtype).str[1:]}").copy())
-        is_half = variable.dtype == "bfloat16"
-        return (values.view(torch.bfloat16) if is_half else values).reshape(variable.shape)
+            return read_data(file, {MODEL: variable}, None)[MODEL]
 
 
 def read_model_bin(folder: Path) -> ModelBin:
@@ -131,8 +130,14 @@ class Contents:
         self.file, self.path, self.size = file, path, file.seek(0, 2)
         file.seek(0)
 
+    def read(self, n: int) -> bytes:
+        content = self.file.read(n)
+        if len(content) < n:
+            raise damaged_model(self.path, "is cut off")
+        return content
+
     def numbers(self, form: str) -> tuple[int, ...]:
-        return struct.unpack(form, read_exactly(self.file, self.path, struct.calcsize(form)))
+        return struct.unpack(form, self.read(struct.calcsize(form)))
 
     def count(self, what: str) -> int:
         """How many there are, if it can be believed."""
@@ -144,7 +149,7 @@ class Contents:
     def text(self) -> str:
         """A string with its length before it and a zero after it, names as they are called now."""
         (length,) = self.numbers("<H")
-        content = read_exactly(self.file, self.path, length)
+        content = self.read(length)
         if not content.endswith(b"\0"):
             raise damaged_model(self.path, "is cut off")
         found = content[:-1].decode(errors="replace")
@@ -158,25 +163,17 @@ class Contents:
         if rank > MAX_RANK:
             raise damaged_model(self.path, f"has {shown(name)} in {rank} dimensions")
         shape = self.numbers(f"<{rank}I")
-        number, n_bytes = self.numbers("<BI")
-        start, dtype = self.file.tell(), dict(enumerate(DTYPES)).get(number, "")
-        n_expected = DTYPES.get(dtype, 0) * math.prod(shape)
-        if not dtype or n_expected != n_bytes or start + n_bytes > self.size:
+        code, n_bytes = self.numbers("<BI")
+        is_known = code < len(DTYPES)
+        found = Variable(DTYPES[code if is_known else 0], shape, self.file.tell())
+        if not is_known or found.n_bytes != n_bytes or found.start + n_bytes > self.size:
             raise damaged_model(
                 self.path,
-                f"has {shown(name)} of type {number}, shape {list(shape)} and {n_bytes:,} bytes, "
-                f"of which {max(0, self.size - start):,} are there",
+                f"has {shown(name)} of type {code}, shape {list(shape)} and {n_bytes:,} bytes, "
+                f"of which {max(0, self.size - found.start):,} are there",
             )
         self.file.seek(n_bytes, 1)
-        return name, Variable(dtype, shape, start, n_bytes)
-
-
-def read_exactly(file: BinaryIO, path: Path, n: int) -> bytes:
-    """The next n bytes of a file, which must have them."""
-    content = file.read(n)
-    if len(content) < n:
-        raise damaged_model(path, "is cut off")
-    return content
+        return name, found
 
 
 def damaged_model(path: Path, what: str) -> ModelFileError:

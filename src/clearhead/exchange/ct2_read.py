@@ -5,6 +5,7 @@ variable is used, is a known setting, or is refused by name.
 """
 
 import re
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from itertools import chain
@@ -16,12 +17,12 @@ import torch
 from torch import Tensor
 
 from clearhead.config import Config, Given, ModelConfig
-from clearhead.decode import Hypothesis, decode
+from clearhead.decode import decode_each
 from clearhead.disk import read_inside
 from clearhead.errors import ExchangeError, shown
-from clearhead.exchange.backend import Worker
+from clearhead.exchange.backend import CTranslate2
 from clearhead.exchange.certificate import SAMPLE, Beside, Certificate
-from clearhead.exchange.ct2 import ACTIVATIONS, GREEDY, agreement, tied, variables
+from clearhead.exchange.ct2 import ACTIVATIONS, agreement, asked, tied, timed, variables
 from clearhead.exchange.ct2_file import MODEL, SCALE, WITH_CONFIG, ModelBin, read_model_bin
 from clearhead.exchange.foreign import (
     BY_TOKEN,
@@ -29,7 +30,6 @@ from clearhead.exchange.foreign import (
     N_SPECIAL,
     Foreign,
     Lexicon,
-    Order,
     as_piece,
     in_pieces,
     json_in,
@@ -40,7 +40,6 @@ from clearhead.exchange.layouts import shapes_of
 from clearhead.folder.run import TOKENIZER, RunFolder
 from clearhead.model.positions import sinusoids
 from clearhead.tasks.task import decide
-from clearhead.tasks.translation import with_end
 from clearhead.text import END, START
 from clearhead.text.document import MAX_BYTES, parsed_json
 from clearhead.text.languages import LANGUAGES
@@ -248,7 +247,7 @@ def positions_of(held: ModelBin) -> Given:
 def is_half(held: ModelBin) -> bool:
     """Whether numbers are kept in 16 bits, so that all of them are a little off."""
     found = held.variable(ENCODINGS)
-    return found is not None and found.dtype in ("float16", "bfloat16")
+    return found is not None and found.dtype in (torch.float16, torch.bfloat16)
 
 
 def weights_of(held: ModelBin, model: ModelConfig, lexicon: Lexicon) -> dict[str, Tensor]:
@@ -307,36 +306,25 @@ def certify_import(
             scores=sizes,
             notes=("every variable is accounted for by name and shape; no sample was run",),
         )
-    order, there = lexicon.orders
-    reach = held.shape(ENCODINGS)[0]
-    rows = [run.tokenizers()[0].encode(text)[: reach - 1] for text in SAMPLE]
+    (order, there), source, model = lexicon.orders, lexicon.tokenizers[0], run.model()
+    rows = [source.encode(text)[: held.shape(ENCODINGS)[0] - 1] for text in SAMPLE]
     random, ordinary = Random(0), range(N_SPECIAL, len(order.ids))  # noqa: S311
     rows += [random.choices(ordinary, k=LENGTH) for _ in range(N_RANDOM)]
-    worker, model = Worker(folder, "float32"), run.model()
-    try:
-        found = worker.ask(
-            "decode",
-            sources=[[order.ids[token] for token in ids] for ids in rows],
-            beam=1,
-            scored=True,
-            limit=min(max(map(len, rows)) + 1 + GREEDY.max_extra, reach),
-            end=there.ids[END],
-        )
-    finally:
-        worker.end()
-    outputs = decode(model, [with_end(ids, model.config) for ids in rows], GREEDY)
-    ours = {index: best for index, (best, *_) in enumerate(outputs)}
+    request, sentences = asked(model, rows)
+    ours, _ = timed(lambda: decode_each(request, sentences))
+    # The same in the other model's ids, and what it writes back in ours.
+    (end,) = there.theirs([END])
+    marks = [end] * model.config.source_end
+    theirs_asked = [
+        replace(sentence, source=(*order.theirs(ids), *marks))
+        for sentence, ids in zip(sentences, rows, strict=True)
+    ]
+    other = replace(request, end=end, blocked=())
+    with CTranslate2(folder, model, n_workers=1) as backend:
+        written, _ = timed(lambda: backend.decode(other, theirs_asked))
+    back = {number: token for token, number in enumerate(there.ids)}
     theirs = {
-        index: in_ours(best, there, len(ours[index].log_probs))
-        for index, (best, *_) in enumerate(found)
+        index: replace(best, ids=tuple(back[number] for number in best.ids))
+        for index, best in written.items()
     }
     return agreement(title, ours, theirs, "float16" if is_half(held) else "float32", sizes)
-
-
-def in_ours(output: tuple[list[int], list[float]], order: Order, limit: int) -> Hypothesis:
-    """What CTranslate2 wrote, in our ids and no longer than we would."""
-    back = {number: ours for ours, number in enumerate(order.ids)}
-    ids, log_probs = [back[token] for token in output[0][:limit]], tuple(output[1][:limit])
-    finished = ids[-1:] == [END]
-    text = tuple(ids[:-1] if finished else ids)
-    return Hypothesis(text, sum(log_probs), log_probs=log_probs, finished=finished)
