@@ -144,6 +144,7 @@ class Graph:
         x: str,
         name: str,
         mask: str,
+        *,
         past: KeysAndValues | None = None,
         memory: KeysAndValues | None = None,
         memory_mask: str = "",
@@ -252,7 +253,9 @@ def decoder_graph(config: ModelConfig, weights: Weights) -> Any:
     x = graph.embed(target, "tokens.weight", "decoder", positions)
     for index in range(config.n_decoder_layers):
         name = f"decoder.layers.{index}"
-        x, pair = graph.layer(x, name, mask, past[index], memory[index], memory_mask)
+        x, pair = graph.layer(
+            x, name, mask, past=past[index], memory=memory[index], memory_mask=memory_mask
+        )
         graph.gives_keys_and_values(pair, "present", index, "all")
     x = graph.before(x, "decoder.norm")
     graph.gives(graph.logits(x), "logits", ["batch", "new", config.vocab_size])
