@@ -34,7 +34,7 @@ from clearhead import metrics
 from clearhead.config import Config, DecodeConfig, ModelConfig, TokenizerConfig
 from clearhead.decode import FlatTransformer, WithBackend, decode, laid_out
 from clearhead.exchange.backend import CTranslate2
-from clearhead.exchange.ct2 import Precision, tokens_of, write_model
+from clearhead.exchange.ct2 import Precision, write_model
 from clearhead.folder import RunFolder
 from clearhead.machine import keep_freed_memory
 from clearhead.model import Transformer, build
@@ -266,7 +266,7 @@ def by_ctranslate2(path: Path, n_workers: int, int8: bool) -> Translator:
     folder = path / f"ct2-{precision}"
     if not folder.exists():
         folder.mkdir()
-        source, target = map(tokens_of, translator.tokenizers)
+        source, target = (each.vocabulary.names for each in translator.tokenizers)
         write_model(model, (source, target), folder, precision)
     backend = CTranslate2(folder, model, n_workers=n_workers, precision=precision)
     translator.searching = WithBackend(backend)

@@ -17,8 +17,7 @@ from clearhead.decode import decode
 from clearhead.errors import ConfigError, ExchangeError
 from clearhead.exchange import export_model, import_model
 from clearhead.exchange.argos import model_file
-from clearhead.exchange.ct2 import tokens_of
-from clearhead.exchange.native import as_piece
+from clearhead.exchange.foreign import as_piece
 from clearhead.folder import RunFolder
 from clearhead.text import END, SPECIALS, Tokenizer
 from exchange.sharp import TEXTS, sharp_run
@@ -34,7 +33,7 @@ def test_sentencepiece_cuts_every_text_as_our_unigram_tokenizer_does():
     processor = sentencepiece.SentencePieceProcessor(model_proto=model_file(tokenizer))
     choice, letters = random.Random(0), "".join(TEXTS)
     made = ["".join(choice.choices(letters, k=choice.randint(1, 30))) for _ in range(200)]
-    tokens = tokens_of(tokenizer)
+    tokens = tokenizer.vocabulary.names
     for text in [*TEXTS, *ODD, *made]:
         ours = [as_piece(tokens[token]) for token in tokenizer.encode(text)]
         assert processor.encode(text, out_type=str) == ours, text
@@ -61,7 +60,7 @@ def test_a_package_translates_as_the_run_does(tmp_path):
     tokenizer = folder.tokenizers()[0]
     sources = [[*tokenizer.encode(text), END] for text in TEXTS[:3]]
     ours = decode(folder.model(), sources, DecodeConfig(beam=1, max_length=9, guard=False))
-    names = tokens_of(tokenizer)
+    names = tokenizer.vocabulary.names
     for (best, *_), other in zip(ours, found, strict=True):
         assert [as_piece(names[token]) for token in best.ids] == other.hypotheses[0]
 

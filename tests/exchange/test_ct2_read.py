@@ -18,7 +18,6 @@ from clearhead.decode import decode
 from clearhead.errors import ClearheadError, ExchangeError, ModelFileError
 from clearhead.exchange import ct2, export_model, import_model
 from clearhead.exchange.ct2_file import read_model_bin
-from clearhead.exchange.ct2_layout import places
 from clearhead.exchange.ct2_read import read_ctranslate2
 from clearhead.folder import RunFolder
 from clearhead.text import END, START
@@ -35,7 +34,7 @@ def exported(folder: Path, run: Path, precision: ct2.Precision = "float32") -> P
     """A run in CTranslate2's format with its tokenizer, without a certificate."""
     folder.mkdir()
     opened = RunFolder.open(run)
-    source, target = map(ct2.tokens_of, opened.tokenizers())
+    source, target = (each.vocabulary.names for each in opened.tokenizers())
     ct2.write_model(opened.model(), (source, target), folder, precision)
     (folder / "tokenizer.json").write_text(opened.tokenizers()[1].json)
     return folder
@@ -197,9 +196,10 @@ def test_what_we_cannot_express_is_refused_by_name(small, tmp_path):
 
 def test_every_weight_has_one_place_there(tmp_path):
     model = RunFolder.open(sharp_run(tmp_path / "run")).model()
-    theirs = [place.theirs for place in places(model.config)]
-    assert len(theirs) == len(set(theirs))
-    assert {place.ours for place in places(model.config)} >= set(model.state_dict())
+    theirs = {name: ct2.variables(name) for name in model.state_dict()}
+    assert all(theirs.values())
+    names = [*ct2.tied(model.config), *(each for names in theirs.values() for each in names)]
+    assert len(names) == len(set(names))
 
 
 def package(path: Path, files: dict[str, bytes]) -> Path:
@@ -277,7 +277,7 @@ def test_a_package_of_any_kind_translates_as_ctranslate2_does(kind, tmp_path):
     assert translator.model.config.source_end == kind.get("add_source_eos", True)
     for text in ODD:
         cut = pieces.encode(text, out_type=str)
-        names = ct2.tokens_of(translator.source)
+        names = translator.source.vocabulary.names
         listed = [piece if piece in names else "<unk>" for piece in cut]
         assert [names[token] for token in translator.source.encode(text)] == listed, text
         asked = {"beam_size": 1, "min_decoding_length": 0, "max_decoding_length": 9}

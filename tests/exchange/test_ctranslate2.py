@@ -9,7 +9,7 @@ import torch
 
 from clearhead.decode import Request, checked, decode
 from clearhead.errors import ConfigError, ExchangeError, FolderError
-from clearhead.exchange import ct2
+from clearhead.exchange import ct2, export_model
 from clearhead.exchange.backend import CTranslate2
 from clearhead.folder import RunFolder
 from clearhead.text import END, PAD
@@ -30,7 +30,7 @@ SHAPES = {
 
 
 def tokens_of(folder):
-    source, target = map(ct2.tokens_of, folder.tokenizers())
+    source, target = (each.vocabulary.names for each in folder.tokenizers())
     return source, target
 
 
@@ -71,7 +71,7 @@ def test_an_export_is_certified_and_leaves_our_weights_as_they_are(precision, tm
     ct2.write_model(model, tokens_of(folder), tmp_path / "alone", precision)
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
     if precision != "int8":  # which rounds a random model to another one
-        certificate = ct2.write_ctranslate2(run, tmp_path / "out", precision)
+        certificate = export_model(run, "ctranslate2", tmp_path / "out", precision=precision)
         assert certificate.is_good
         written = json.loads((tmp_path / "out" / "certificate.json").read_text())
         assert written["versions"]["ctranslate2"]
@@ -82,7 +82,7 @@ def test_the_tokens_of_an_export_are_those_of_our_tokenizer(tmp_path):
     import ctranslate2
 
     run = sharp_run(tmp_path / "run")
-    ct2.write_ctranslate2(run, tmp_path / "out")
+    export_model(run, "ctranslate2", tmp_path / "out")
     tokenizer = RunFolder.open(run).tokenizers()[1]
     tokens = [tokenizer.vocabulary.tokens[token] for token in tokenizer.encode(TEXTS[0])]
     engine = ctranslate2.Translator(str(tmp_path / "out"), intra_threads=1)
@@ -96,10 +96,10 @@ def test_the_tokens_of_an_export_are_those_of_our_tokenizer(tmp_path):
 def test_what_ctranslate2_cannot_express_is_refused_by_name(tmp_path):
     run = sharp_run(tmp_path / "run", n_token_types=2)
     with pytest.raises(ExchangeError, match="n_token_types = 2"):
-        ct2.write_ctranslate2(run, tmp_path / "out")
+        export_model(run, "ctranslate2", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     with pytest.raises(FolderError, match="there already"):
-        ct2.write_ctranslate2(run, tmp_path / "run")
+        export_model(run, "ctranslate2", tmp_path / "run")
 
 
 def test_another_model_has_no_certificate_and_leaves_no_folder(tmp_path, monkeypatch):
@@ -114,12 +114,12 @@ def test_another_model_has_no_certificate_and_leaves_no_folder(tmp_path, monkeyp
 
     monkeypatch.setattr(ct2, "write_model", write_other)
     with pytest.raises(ExchangeError, match=r"not the same model.*First difference: text 1"):
-        ct2.write_ctranslate2(run, tmp_path / "out")
+        export_model(run, "ctranslate2", tmp_path / "out")
     assert sorted(path.name for path in Path(tmp_path).iterdir()) == ["run"]
 
 
 def test_without_the_package_one_line_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(ConfigError, match="not installed") as refused:
-        ct2.write_ctranslate2(sharp_run(tmp_path / "run"), tmp_path / "out")
+        export_model(sharp_run(tmp_path / "run"), "ctranslate2", tmp_path / "out")
     assert "pip install 'clearhead[exchange]'" in refused.value.advice

@@ -105,7 +105,7 @@ def test_import_and_export_from_the_command_line(foreign, tmp_path, capsys):
 def test_without_transformers_the_certificate_says_that_no_sample_was_run(
     foreign, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("clearhead.exchange.reference.find_spec", lambda _: None)
+    monkeypatch.setattr("clearhead.exchange.hugging_face.find_spec", lambda _: None)
     certificate = import_model(foreign("BertModel")[1], tmp_path / "run")
     assert certificate.logit_difference is None
     assert "No sample was run." in str(certificate)

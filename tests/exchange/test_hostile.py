@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from clearhead.cli.main import main
 from clearhead.errors import ClearheadError
 from clearhead.exchange import import_model
+from clearhead.exchange.foreign import Order
 from clearhead.tensors import read_tensors, tensor_bytes
 from clearhead.text import Tokenizer
 from clearhead.text.sentencepiece import SentencePiece
@@ -165,12 +166,8 @@ def test_nothing_is_written_over(copied, tmp_path):
 
 
 def test_another_model_than_the_source_s_is_not_settled(copied, tmp_path, monkeypatch):
-    from clearhead.exchange import vocabularies
-
-    right = vocabularies.Order.rows
-    monkeypatch.setattr(
-        vocabularies.Order, "rows", lambda self, theirs: right(self, theirs).roll(1, 0)
-    )
+    right = Order.rows
+    monkeypatch.setattr(Order, "rows", lambda self, theirs: right(self, theirs).roll(1, 0))
     with pytest.raises(ClearheadError, match=r"logits differ by .+ First difference: text 1"):
         import_model(copied, tmp_path / "x")
     assert not (tmp_path / "x").exists()

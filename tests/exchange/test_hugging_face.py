@@ -8,8 +8,8 @@ from torch.testing import assert_close
 
 import clearhead
 from clearhead.exchange import export_model, import_model
+from clearhead.exchange.foreign import read_lexicon
 from clearhead.exchange.hugging_face import source_in
-from clearhead.exchange.vocabularies import read_lexicon
 from clearhead.folder import RunFolder
 from clearhead.tensors import read_tensors
 

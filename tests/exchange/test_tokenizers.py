@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clearhead.exchange.foreign import read_lexicon
 from clearhead.exchange.hugging_face import source_in
-from clearhead.exchange.vocabularies import read_lexicon
 from clearhead.text import UNKNOWN, Tokenizer
 from clearhead.text.sentencepiece import SentencePiece
 

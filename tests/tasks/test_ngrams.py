@@ -5,7 +5,7 @@ import torch
 
 import clearhead
 from clearhead.errors import ExchangeError
-from clearhead.exchange.hugging_face import check_fits
+from clearhead.exchange.hf_write import check_fits
 from clearhead.folder import RunFolder
 from clearhead.tasks import TASKS
 from clearhead.tasks.fit import fit

@@ -97,12 +97,8 @@ class Worker:
 
     def end(self) -> None:
         """Its death ends the wait of whoever has asked it."""
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
-            with suppress(OSError):  # what it never read cannot be sent
-                assert pipe is not None
-                pipe.close()
+        with suppress(OSError), self.process:  # what it never read cannot be sent
+            self.process.kill()
 
 
 class CTranslate2:
@@ -183,20 +179,18 @@ class CTranslate2:
         with self.starting:
             if not self.workers:
                 self.free = queue.SimpleQueue()
-                for _ in range(self.n_workers):
-                    self.workers.append(Worker(self.folder, self.precision))
+                new = (Worker(self.folder, self.precision) for _ in range(self.n_workers))
+                self.workers.extend(new)
                 for worker in self.workers * AHEAD:
                     self.free.put(worker)
             return self.free
 
     def memory(self) -> float:
         """MB that the first process has needed at most; 0 where the system does not say."""
-        try:
-            status = Path(f"/proc/{self.workers[0].process.pid}/status").read_text()
-        except OSError:
+        status = Path(f"/proc/{self.workers[0].process.pid}/status")
+        if not status.exists():
             return 0.0
-        peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-        return int(peak.split()[1]) / 1024
+        return int(status.read_text().partition("VmHWM:")[2].split()[0]) / 1024
 
     def close(self) -> None:
         end_all(self.workers)

@@ -5,18 +5,28 @@ for programs. Beyond tolerance the command fails, and names the first thing that
 """
 
 import json
+import math
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
+from itertools import islice, zip_longest
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from clearhead import __version__
-from clearhead.disk import atomic_file
+from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.decode import decode
+from clearhead.disk import write_atomically
 from clearhead.errors import ExchangeError
+from clearhead.folder import RunFolder
+from clearhead.model import Model
+from clearhead.tasks import TASKS
+from clearhead.tasks.translation import source_row
+from clearhead.text import END, START, Tokenizer
 
 CERTIFICATE = "certificate"
 LOGITS = 1e-4
@@ -29,6 +39,10 @@ SAMPLE = (
     "In 1969 people walked on the moon for the first time!",
 )
 """What is run both ways where nobody gives a sample."""
+N_TEXTS, N_WRITTEN = 64, 16
+"""Texts of a run's own files that are run both ways, and tokens that are written for each."""
+Forward = Callable[[list[int], list[int]], Tensor]
+"""A forward pass of a model: from the ids that it reads and those that it has written to logits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +51,6 @@ class Beside:
 
     ours: float
     theirs: float
-
-    @property
-    def delta(self) -> float:
-        return self.theirs - self.ours
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +94,9 @@ class Certificate:
                 f"{same:.2%} of the tokens are the same, needed {self.min_tokens_same:.2%}"
             )
         for name, most in self.max_loss.items():
-            if -self.scores[name].delta > most:
-                found.append(f"{name} falls by {-self.scores[name].delta:.2f}, allowed {most:g}")
+            loss = self.scores[name].ours - self.scores[name].theirs
+            if loss > most:
+                found.append(f"{name} falls by {loss:.2f}, allowed {most:g}")
         return found
 
     @property
@@ -134,8 +145,7 @@ class Certificate:
 
     def write(self, folder: Path) -> None:
         for ending, text in (("md", str(self)), ("json", self.as_json())):
-            with atomic_file(folder / f"{CERTIFICATE}.{ending}") as file:
-                file.write(text.encode())
+            write_atomically(folder / f"{CERTIFICATE}.{ending}", text.encode())
 
 
 def shown_figure(figure: float | None, how: str) -> str:
@@ -151,6 +161,61 @@ def few_names(names: Sequence[str]) -> str:
     return f"{len(names)}{': ' + ', '.join(names) if 0 < len(names) <= 8 else ''}"
 
 
+def sample(folder: RunFolder) -> list[str]:
+    """The first texts that the run was validated or trained on, where they still are."""
+    config = folder.config()
+    files = [folder.path / name for name in config.data.validation_files or config.data.files]
+    if not files or not all(file.is_file() for file in files):
+        return list(SAMPLE)
+    task = TASKS[config.task]
+    examples = islice(iter(task.read(*files, columns=config.data.columns)), N_TEXTS)
+    return [text for text in map(task.read_text, examples) if text.strip()]
+
+
+def read_and_written(
+    model: Model, source: Tokenizer, text: str, end: int = END
+) -> tuple[list[int], list[int]]:
+    """The ids that our model reads of a text, and those that it then writes, greedily."""
+    config = model.config
+    # what is written needs positions as well, and learned ones come to an end
+    n_written = min(N_WRITTEN, config.max_positions // 2) if config.writes else 0
+    ids = source.encode(text)[: max(1, config.max_positions - n_written - 2)]
+    if not config.writes:
+        return source.reading(ids), []
+    read = source_row(ids, config) if config.reads else [END, *ids]
+    greedy = DecodeConfig(beam=1, max_length=max(1, n_written), guard=False)
+    return read, list(decode(model, [read], greedy, end=end)[0][0].ids)
+
+
+def teacher_forced(
+    config: ModelConfig, read: list[int], written: list[int]
+) -> tuple[list[int], list[int]]:
+    """What encoder and decoder read in one pass; nothing, where there is none."""
+    if not config.reads:
+        return [], [*read, *written]
+    return read, [START, *written] if config.writes else []
+
+
+@torch.inference_mode()
+def our_forward(model: Model, read: list[int], written: list[int]) -> Tensor:
+    """The forward pass of our model: logits of tokens or classes, or the encoder's vectors."""
+    both = teacher_forced(model.config, read, written)
+    found: Tensor = model(*(torch.tensor([side]) if side else None for side in both))
+    return found
+
+
+def forward_both(
+    asked: Sequence[tuple[list[int], list[int]]], ours: Forward, theirs: Forward
+) -> tuple[dict[str, Tensor], dict[str, Tensor], Beside]:
+    """The forward passes of both models over the same texts, by name, and the seconds they take."""
+    answers, seconds = list[dict[str, Tensor]](), list[float]()
+    for model in (ours, theirs):
+        begin = time.perf_counter()
+        answers.append({f"text {n}": model(*each) for n, each in enumerate(asked, start=1)})
+        seconds.append(time.perf_counter() - begin)
+    return answers[0], answers[1], Beside(ours=seconds[0], theirs=seconds[1])
+
+
 def largest_difference(
     ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]
 ) -> tuple[float, str]:
@@ -161,7 +226,7 @@ def largest_difference(
     most, first = 0.0, ""
     for name, mine in ours.items():
         found = float((mine.double() - theirs[name].double()).abs().max())
-        most = found if torch.tensor([found]).isnan().any() else max(most, found)
+        most = found if math.isnan(found) else max(most, found)
         if not first and not found <= LOGITS:
             first = f"{name}, by {found:.2g}"
     return most, first
@@ -173,9 +238,8 @@ def same_tokens(
     """The share of tokens that are the same at the same place, and the first difference in words."""
     n_same, n_all, first = 0, 0, ""
     for text, (mine, other) in enumerate(zip(ours, theirs, strict=True), start=1):
-        same = [a == b for a, b in zip(mine, other, strict=False)]
-        n_same, n_all = n_same + sum(same), n_all + max(len(mine), len(other))
-        if not first and (not all(same) or len(mine) != len(other)):
-            place = same.index(False) if not all(same) else len(same)
-            first = f"text {text}, token {place + 1}"
+        same = [a == b for a, b in zip_longest(mine, other)]
+        n_same, n_all = n_same + sum(same), n_all + len(same)
+        if not first and not all(same):
+            first = f"text {text}, token {same.index(False) + 1}"
     return (n_same / n_all if n_all else 1.0), first

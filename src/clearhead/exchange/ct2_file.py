@@ -2,23 +2,23 @@
 
 import struct
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from clearhead.disk import open_inside
 from clearhead.errors import ModelFileError, shown
+from clearhead.tensors import Spec, read_data
 
 MODEL = "model.bin"
 VERSIONS = range(4, 7)
 """Of the file format; all of them are read alike."""
-DTYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")
-SIZES = (4, 1, 2, 4, 2, 2)
-"""Bytes of a number of each type."""
+DTYPES = (
+    torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16,
+)  # fmt: skip
+"""The types of numbers, in the order of the format's codes."""
 WITH_CONFIG = 6
 """From this version on, a config.json tells about the tokens; earlier files say it themselves."""
 OLD_NAMES = {
@@ -32,13 +32,11 @@ SCALE = "_scale"
 """How the name of a rounded weight's scale ends."""
 
 
-class Variable(NamedTuple):
-    """Where the numbers of a variable stand in the file."""
+@dataclass(frozen=True)
+class Variable(Spec):
+    """A tensor of the file, whose numbers start at this byte."""
 
-    dtype: str
-    shape: tuple[int, ...]
     start: int
-    n_bytes: int
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class ModelBin:
         found = self.variable(name) or self.variable(name.rpartition("/")[2])
         if found is None and default is not None:
             return default
-        if found is None or found.shape or not found.dtype.startswith("int"):
+        if found is None or found.shape or found.dtype.is_floating_point:
             raise damaged_model(self.path, f"has no number {name}")
         return int(self.numbers(found).item())
 
@@ -93,86 +91,89 @@ class ModelBin:
         if found is None:
             raise damaged_model(self.path, f"lacks {name}")
         values = self.numbers(found).float()
-        if not found.dtype.startswith("int"):
+        if found.dtype.is_floating_point:
             return values
-        if scale is None or scale.dtype != "float32" or scale.shape not in ((), found.shape[:1]):
+        if (
+            scale is None
+            or scale.dtype != torch.float32
+            or scale.shape not in ((), found.shape[:1])
+        ):
             raise damaged_model(self.path, f"has no scale for {name}")
         return values / self.numbers(scale).reshape(-1, *(1,) * (values.dim() - 1))
 
     def numbers(self, variable: Variable) -> Tensor:
         with open_inside(self.path.parent, self.path.name) as file:
             file.seek(variable.start)
-            content = file.read(variable.n_bytes)
-        if len(content) < variable.n_bytes:
-            raise damaged_model(self.path, "is cut off")
-        dtype = "int16" if variable.dtype == "bfloat16" else variable.dtype
-        values = torch.from_numpy(np.frombuffer(content, f"<{np.dtype(dtype).str[1:]}").copy())
-        is_half = variable.dtype == "bfloat16"
-        return (values.view(torch.bfloat16) if is_half else values).reshape(variable.shape)
+            return read_data(file, {MODEL: variable}, None)[MODEL]
 
 
 def read_model_bin(folder: Path) -> ModelBin:
     """The table of contents of a folder's model.bin."""
     path = folder / MODEL
     with open_inside(folder, MODEL) as file:
-        size = file.seek(0, 2)
-        file.seek(0)
-        read = partial(numbers_at, file, path)
-        (version,) = read("<I")
+        contents = Contents(file, path)
+        (version,) = contents.numbers("<I")
         if version not in VERSIONS:
             raise damaged_model(path, f"is of version {version}, and 4 to 6 are known")
-        kind, (_,) = text(file, path), read("<I")
-        (n_variables,) = read("<I")
-        if n_variables > MAX_VARIABLES:
-            raise damaged_model(path, f"says that it has {n_variables:,} variables")
-        variables = dict(next_variable(file, path, size) for _ in range(n_variables))
-        (n_aliases,) = read("<I")
-        if n_aliases > MAX_VARIABLES:
-            raise damaged_model(path, f"says that it has {n_aliases:,} aliases")
-        aliases = {text(file, path): text(file, path) for _ in range(n_aliases)}
+        kind, _ = contents.text(), contents.numbers("<I")
+        variables = dict(contents.variable() for _ in range(contents.count("variables")))
+        aliases = {contents.text(): contents.text() for _ in range(contents.count("aliases"))}
     if lost := [name for name in aliases.values() if name not in variables]:
         raise damaged_model(path, f"points to {shown(lost[0])}, which it lacks")
     return ModelBin(path, version, kind, variables, aliases)
 
 
-def next_variable(file: BinaryIO, path: Path, size: int) -> tuple[str, Variable]:
-    """The next variable; its numbers are passed over."""
-    name = text(file, path)
-    (rank,) = numbers_at(file, path, "<B")
-    if rank > MAX_RANK:
-        raise damaged_model(path, f"has {shown(name)} in {rank} dimensions")
-    shape = numbers_at(file, path, f"<{rank}I")
-    dtype, n_bytes = numbers_at(file, path, "<BI")
-    start, expected = file.tell(), SIZES[dtype] if dtype < len(SIZES) else 0
-    for dimension in shape:
-        expected *= dimension
-    if dtype >= len(DTYPES) or expected != n_bytes or start + n_bytes > size:
-        raise damaged_model(
-            path,
-            f"has {shown(name)} of type {dtype}, shape {list(shape)} and {n_bytes:,} bytes, of "
-            f"which {max(0, size - start):,} are there",
-        )
-    file.seek(n_bytes, 1)
-    return name, Variable(DTYPES[dtype], shape, start, n_bytes)
+class Contents:
+    """A model.bin that is read from its beginning, the numbers of its variables passed over."""
 
+    def __init__(self, file: BinaryIO, path: Path) -> None:
+        self.file, self.path, self.size = file, path, file.seek(0, 2)
+        file.seek(0)
 
-def text(file: BinaryIO, path: Path) -> str:
-    """A string with its length before it and a zero after it."""
-    (length,) = numbers_at(file, path, "<H")
-    content = file.read(length)
-    if len(content) < length or content[-1:] != b"\0":
-        raise damaged_model(path, "is cut off")
-    found = content[:-1].decode(errors="replace")
-    for old, new in OLD_NAMES.items():
-        found = found.replace(old, new)
-    return found
+    def read(self, n: int) -> bytes:
+        content = self.file.read(n)
+        if len(content) < n:
+            raise damaged_model(self.path, "is cut off")
+        return content
 
+    def numbers(self, form: str) -> tuple[int, ...]:
+        return struct.unpack(form, self.read(struct.calcsize(form)))
 
-def numbers_at(file: BinaryIO, path: Path, form: str) -> tuple[int, ...]:
-    content = file.read(struct.calcsize(form))
-    if len(content) < struct.calcsize(form):
-        raise damaged_model(path, "is cut off")
-    return struct.unpack(form, content)
+    def count(self, what: str) -> int:
+        """How many there are, if it can be believed."""
+        (found,) = self.numbers("<I")
+        if found > MAX_VARIABLES:
+            raise damaged_model(self.path, f"says that it has {found:,} {what}")
+        return found
+
+    def text(self) -> str:
+        """A string with its length before it and a zero after it, names as they are called now."""
+        (length,) = self.numbers("<H")
+        content = self.read(length)
+        if not content.endswith(b"\0"):
+            raise damaged_model(self.path, "is cut off")
+        found = content[:-1].decode(errors="replace")
+        for old, new in OLD_NAMES.items():
+            found = found.replace(old, new)
+        return found
+
+    def variable(self) -> tuple[str, Variable]:
+        """The next variable by its name."""
+        name, (rank,) = self.text(), self.numbers("<B")
+        if rank > MAX_RANK:
+            raise damaged_model(self.path, f"has {shown(name)} in {rank} dimensions")
+        shape = self.numbers(f"<{rank}I")
+        code, n_bytes = self.numbers("<BI")
+        is_known = code < len(DTYPES)
+        found = Variable(DTYPES[code if is_known else 0], shape, self.file.tell())
+        if not is_known or found.n_bytes != n_bytes or found.start + n_bytes > self.size:
+            raise damaged_model(
+                self.path,
+                f"has {shown(name)} of type {code}, shape {list(shape)} and {n_bytes:,} bytes, "
+                f"of which {max(0, self.size - found.start):,} are there",
+            )
+        self.file.seek(n_bytes, 1)
+        return name, found
 
 
 def damaged_model(path: Path, what: str) -> ModelFileError:

@@ -126,7 +126,7 @@ def tokens_in(file: Path) -> list[str]:
     return found
 
 
-def main(folder: str, precision: str) -> None:
+def answer_questions(folder: str, precision: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this one
     sys.modules["torch"] = None  # type: ignore[assignment]
     decoder = Decoder(Path(folder), precision)
@@ -138,4 +138,4 @@ def main(folder: str, precision: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    answer_questions(*sys.argv[1:])

@@ -9,7 +9,8 @@ from clearhead.disk import atomic_folder, discard
 from clearhead.errors import ClearheadError, ExchangeError
 from clearhead.exchange.backend import CTranslate2, Result, lacks
 from clearhead.exchange.certificate import CERTIFICATE
-from clearhead.exchange.ct2 import Precision, specs, write_certified
+from clearhead.exchange.ct2 import Precision, write_certified
+from clearhead.exchange.foreign import require_package
 from clearhead.folder import RunFolder
 from clearhead.model import Model
 
@@ -21,7 +22,7 @@ def ctranslate2_for(
     run: str | Path, model: Model, *, n_workers: int, precision: Precision = "float32"
 ) -> CTranslate2:
     """The weights in use of a run, ready to be decoded by CTranslate2, if its certificate is good."""
-    specs()  # or say that it is not installed
+    require_package("ctranslate2", "CTranslate2")
     folder = RunFolder.open(run)
     place = folder.cached(f"ctranslate2-{precision}")
     if not is_certified(place):
@@ -50,28 +51,32 @@ class WhereItPays:
     lacks = staticmethod(lacks)
 
     def __init__(self, begin: Callable[[], CTranslate2], tell: Callable[[str], None]) -> None:
-        self.begin, self.tell = begin, tell
+        self.begin: Callable[[], CTranslate2] | None = begin
+        self.tell = tell
         self.backend: CTranslate2 | None = None
-        self.is_refused = False
 
     def decode(self, request: Request, sentences: Sequence[Sentence]) -> Iterator[Result]:
-        if self.backend is None and not (len(sentences) >= MANY and self.is_ready()):
+        backend = self.begun() if len(sentences) >= MANY else self.backend
+        if backend is None:
             yield from ((sentence, []) for sentence in sentences)
-            return
-        assert self.backend is not None
-        yield from self.backend.decode(request, sentences)
+        else:
+            yield from backend.decode(request, sentences)
 
     def close(self) -> None:
         if self.backend is not None:
             self.backend.close()
 
     def is_ready(self) -> bool:
-        """Whether it has begun, now or before."""
-        if self.backend is None and not self.is_refused:
+        """Whether it decodes, begun now or before."""
+        return self.begun() is not None
+
+    def begun(self) -> CTranslate2 | None:
+        """The backend, begun now or before; None, where it cannot begin."""
+        if self.begin is not None:
+            begin, self.begin = self.begin, None
             try:
-                self.backend = self.begin()
+                self.backend = begin()
                 self.tell("decoding with CTranslate2; --engine own decodes without it")
             except ClearheadError as error:
-                self.is_refused = True
                 self.tell(f"decoding with our own engine: {error}")
-        return self.backend is not None
+        return self.backend

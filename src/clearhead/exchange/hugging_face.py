@@ -1,38 +1,46 @@
-"""Models in the layouts of Hugging Face, in and out, by tables and without their code.
+"""Models in the layouts of Hugging Face, brought in by tables and without their code.
 
 Every tensor of a source is used, is another one's twin (tied), or takes no part and is kept aside by
-name; any other is refused. An export of an imported run gives back the files that it came with.
+name; any other is refused.
 """
 
-import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from clearhead.config import Config, Given, ModelConfig
-from clearhead.disk import atomic_file, atomic_folder, open_inside, read_inside
+from clearhead.disk import open_inside, read_inside
 from clearhead.errors import ExchangeError, ModelFileError, shown
-from clearhead.exchange import reference
-from clearhead.exchange.certificate import Certificate
-from clearhead.exchange.foreign import Foreign
-from clearhead.exchange.layouts import LAYOUTS, Layout, Match
-from clearhead.exchange.native import (
-    expressed,
-    native_files,
-    native_lexicon,
-    rewritten,
-    special_ids,
+from clearhead.exchange.certificate import (
+    SAMPLE,
+    Beside,
+    Certificate,
+    forward_both,
+    largest_difference,
+    our_forward,
+    read_and_written,
+    same_tokens,
+    teacher_forced,
 )
-from clearhead.exchange.vocabularies import FILES, Lexicon, Order, json_in, read_lexicon
-from clearhead.folder import RunFolder
-from clearhead.folder.run import Undrawn, least_bytes
-from clearhead.model import build
+from clearhead.exchange.foreign import (
+    FILES,
+    LENGTHS,
+    N_SPECIAL,
+    POOLING,
+    Foreign,
+    Lexicon,
+    json_in,
+    read_lexicon,
+)
+from clearhead.exchange.layouts import LAYOUTS, Conversion, Layout
+from clearhead.folder.run import RunFolder, bytes_in, least_bytes
 from clearhead.tasks.task import decide
 from clearhead.tensors import (
     LENGTH,
@@ -41,26 +49,21 @@ from clearhead.tensors import (
     read_header,
     read_tensors,
     tensor_bytes,
-    tensor_specs,
-    write_tensors,
 )
+from clearhead.text import END
 
-CONFIG, WEIGHTS, INDEX, PICKLE = (
-    "config.json",
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-)
-MODULES, POOLING, LENGTHS = "modules.json", "1_Pooling/config.json", "sentence_bert_config.json"
-"""What a sentence encoder says about its vectors (sentence-transformers)."""
+CONFIG, MODULES, PICKLE = "config.json", "modules.json", "pytorch_model.bin"
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 KEPT = "unused.safetensors"
 """Tensors of the source that take no part, kept so that an export can give them back."""
 SHARD = re.compile(r"[\w-][\w.-]{0,100}\.safetensors")
 MAX_FILE = 2**26
-BIAS, LOGITS_BIAS = "head.bias", "final_logits_bias"
-"""The bias of the output here, and in Marian, where it is a row of a matrix."""
+PACKAGE = "transformers"
+"""What runs the other model, for the certificate, where it is installed."""
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 OLD_NAMES = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
+WHOLE_FOLDER = "Take the folder from where it was whole."
+SAME_MODEL = "Take config.json, the tokenizer and the weights from the same model."
 
 
 @dataclass(frozen=True)
@@ -83,9 +86,27 @@ class Source:
         return str(self.given["model_type"])
 
     @property
-    def labels(self) -> list[str]:
-        names = self.given.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
-        return [str(names[number]) for number in sorted(names, key=int)]
+    def files(self) -> dict[str, bytes]:
+        """The small files that an export gives back as they came."""
+        names = (CONFIG, *FILES, MODULES, POOLING, LENGTHS)
+        there = [name for name in names if (self.folder / name).is_file()]
+        return {name: read_inside(self.folder, name, MAX_FILE) for name in there}
+
+    @property
+    def kept(self) -> dict[str, Tensor]:
+        """The unused tensors that an export gives back, where a run keeps the source."""
+        is_there = (self.folder / KEPT).exists()
+        return read_tensors(self.folder, KEPT, is_verified=True) if is_there else {}
+
+    def full_name(self, name: str) -> str:
+        """The name of a tensor as it is today, with the base that a model without a head omits."""
+        for old, new in OLD_NAMES:
+            name = name.replace(old, new)
+        base = f"{self.layout.base}."
+        return base + name if self.use == "vectors" and not name.startswith(base) else name
+
+    def refusal(self, reason: str) -> ExchangeError:
+        return ExchangeError(f"{self.folder}: the tensor {reason}.", SAME_MODEL)
 
 
 def is_hugging_face(path: Path) -> bool:
@@ -119,29 +140,34 @@ def read_hugging_face(path: Path) -> Foreign:
     files = weight_files(path)
     lexicon = read_lexicon(path, source.kind)
     config = settings_from(source, lexicon)
-    accounts = Accounts(source, config.model, lexicon, described(path, files))
-    tensors = dict(renamed(source, theirs_in(path, files)))
-    accounts.check_tied(tensors)
-    origin = {name: read_inside(path, name, MAX_FILE) for name in kept_files(path)}
-    if accounts.unused:
-        origin[KEPT] = tensor_bytes({name: tensors[name].numpy() for name in accounts.unused})
+    # what is wrong is found before any tensor is read
+    found = {source.full_name(name): spec for name, spec in described(path, files).items()}
+    refuse_absurd(source, config.model, found)
+    conversion = Conversion(source.layout, config.model, lexicon)
+    fates = fates_of(source, conversion, found)
+    tensors = {
+        source.full_name(name): tensor
+        for file in files
+        for name, tensor in read_tensors(path, file, is_verified=True).items()
+    }
+    for name in fates["tied"]:
+        first = source.layout.tied[name]
+        if not torch.equal(tensors[name], tensors[first]):
+            raise source.refusal(f"{name} should be the same as {first}")
+    origin = source.files
+    if fates["unused"]:
+        origin[KEPT] = tensor_bytes({name: tensors[name].numpy() for name in fates["unused"]})
+    title = f"{path.name} as a run"
     return Foreign(
         config=config,
         tokenizers=lexicon.tokenizers,
-        weights=dict(accounts.conversion.taken(tensors)),
+        weights=dict(conversion.taken(tensors)),
         origin=origin,
-        certify=lambda run: replace(
-            reference.compared(run, path, source.architecture, lexicon),
-            title=f"{path.name} as a run",
-            tensors=accounts.told(),
+        certify=lambda run: certify_folder(
+            run, path, source.architecture, lexicon, title=title, tensors=fates
         ),
         card=f"# {path.name}\n\nImported from a Hugging Face folder ({source.architecture}).\n",
     )
-
-
-def kept_files(folder: Path) -> list[str]:
-    names = (CONFIG, *FILES, MODULES, POOLING, LENGTHS)
-    return [name for name in names if (folder / name).is_file()]
 
 
 def settings_from(source: Source, lexicon: Lexicon) -> Config:
@@ -152,7 +178,7 @@ def settings_from(source: Source, lexicon: Lexicon) -> Config:
     except KeyError as missing:
         raise ExchangeError(
             f"{source.folder / CONFIG} does not say {missing}.",
-            "Take the folder from where it was whole.",
+            WHOLE_FOLDER,
         ) from None
     model["vocab_size"] = lexicon.tokenizers[1].vocab_size
     if model["tie"] == "output":
@@ -161,19 +187,18 @@ def settings_from(source: Source, lexicon: Lexicon) -> Config:
     reach = model["max_positions"]
     more: Given = {"data": {"window": reach}}
     if task == "classification":
-        names = source.labels
+        labels = given.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
         several = given.get("problem_type") == "multi_label_classification"
-        model["n_classes"] = len(names)
-        more["labels"] = {"names": tuple(names), "several": several}
+        model["n_classes"] = len(labels)
+        names = tuple(str(labels[number]) for number in sorted(labels, key=int))
+        more["labels"] = {"names": names, "several": several}
     if source.use == "vectors":
         model |= {"vectors": True, **pooling(source.folder)}
         longest = json_in(source.folder, LENGTHS).get("max_seq_length") or reach
         more["data"]["max_length"] = longest - 2
     if task == "translation":
         more["decode"] = {"beam": given.get("num_beams", 4), "penalty": "average"}
-    method = lexicon.tokenizers[1].vocabulary.method
-    shared = lexicon.tokenizers[0] is lexicon.tokenizers[1]
-    more |= {"model": model, "tokenizer": {"method": method, "shared": shared}}
+    more |= {"model": model, "tokenizer": lexicon.settings}
     return Config(**decide(task, more))
 
 
@@ -205,7 +230,7 @@ def weight_files(folder: Path) -> list[str]:
             if not (isinstance(name, str) and SHARD.fullmatch(name)):
                 raise ExchangeError(
                     f"{folder / INDEX} names {shown(name)}, which is no file of the folder.",
-                    "Take the folder from where it was whole.",
+                    WHOLE_FOLDER,
                 )
         return names
     if (folder / PICKLE).exists():
@@ -214,11 +239,11 @@ def weight_files(folder: Path) -> list[str]:
             "Have it written as safetensors where you trust it: AutoModel….from_pretrained(FOLDER)"
             ".save_pretrained(OTHER) of transformers, and bring in OTHER.",
         )
-    raise ExchangeError(f"{folder} holds no {WEIGHTS}.", "Take the folder from where it was whole.")
+    raise ExchangeError(f"{folder} holds no {WEIGHTS}.", WHOLE_FOLDER)
 
 
-def described(folder: Path, files: Iterable[str]) -> dict[str, Spec]:
-    """All tensors without their numbers: what is wrong is found before any of them is read."""
+def described(folder: Path, files: Sequence[str]) -> dict[str, Spec]:
+    """The type and shape of all tensors, which are not read yet."""
     found: dict[str, Spec] = {}
     for name in files:
         with open_inside(folder, name) as file:
@@ -233,229 +258,125 @@ def described(folder: Path, files: Iterable[str]) -> dict[str, Spec]:
     return found
 
 
-def theirs_in(folder: Path, files: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
-    for name in files:
-        yield from read_tensors(folder, name, is_verified=True).items()
-
-
-def renamed(source: Source, named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """The same under today's names: earlier ones had others, and a model without a head no base."""
-    base = f"{source.layout.base}."
-    for name, value in named:
-        for old, new in OLD_NAMES:
-            name = name.replace(old, new)
-        yield (
-            (base + name if source.use == "vectors" and not name.startswith(base) else name),
-            value,
-        )
-
-
-class Conversion:
-    """The weights of a model there and here, by the table of their layout."""
-
-    def __init__(self, layout: Layout, model: ModelConfig, lexicon: Lexicon) -> None:
-        self.lexicon, self.rows = lexicon, list(layout.rows(model))
-        with torch.device("meta"), Undrawn():
-            self.ours = tensor_specs(build(model).state_dict())
-
-    def order_of(self, row: Match) -> Order:
-        return self.lexicon.orders[0 if row.ours.startswith("source") else 1]
-
-    def shapes(self, row: Match) -> list[tuple[int, ...]]:
-        """The shapes that the tensors of a row must have there."""
-        whole = self.ours[row.ours].shape
-        if row.by_token:
-            whole = (self.order_of(row).n_theirs, *whole[1:])
-        each = (whole[0] // len(row.theirs), *whole[1:])
-        each = each[::-1] if row.transposed else each
-        return [(1, *each) if name == LOGITS_BIAS else each for name in row.theirs]
-
-    def taken(self, theirs: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-        """Our weights, made of theirs."""
-        for row in self.rows:
-            parts = [theirs[name].float() for name in row.theirs]
-            whole = torch.cat([part.mT if row.transposed else part for part in parts])
-            if row.by_token:
-                flat = whole[0] if row.theirs == (LOGITS_BIAS,) else whole
-                whole = self.order_of(row).rows(flat)
-            yield row.ours, whole.contiguous()
-        if self.adds_bias:
-            order = self.lexicon.orders[1]
-            yield BIAS, order.rows(torch.zeros(order.n_theirs))
-
-    @property
-    def adds_bias(self) -> bool:
-        """Whether a bias that the layout has not keeps the new special tokens from being said."""
-        return BIAS in self.ours and BIAS not in {row.ours for row in self.rows}
-
-    def given(self, ours: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-        """Their weights, made of ours."""
-        for row in self.rows:
-            whole = ours[row.ours]
-            whole = self.order_of(row).given_back(whole) if row.by_token else whole
-            shapes = self.shapes(row)
-            parts = whole.chunk(len(row.theirs))
-            for name, part, shape in zip(row.theirs, parts, shapes, strict=True):
-                yield name, (part.mT if row.transposed else part).reshape(shape).contiguous()
-        if self.adds_bias and self.lexicon.orders[1].given_back(ours[BIAS]).any():
-            raise ExchangeError(
-                f"{BIAS} was learned, and the layout has no output bias.",
-                "Train without one: --set model.logit_bias=false",
-            )
-
-
-class Accounts:
-    """What becomes of each tensor of a source: used, tied, or unused; any other is refused."""
-
-    def __init__(
-        self, source: Source, model: ModelConfig, lexicon: Lexicon, found: Mapping[str, Spec]
-    ) -> None:
-        self.source, self.found = source, dict(renamed(source, found.items()))
-        self.check_bytes(model)
-        self.conversion = Conversion(source.layout, model, lexicon)
-        used = {name for row in self.conversion.rows for name in row.theirs}
-        rest = self.found.keys() - used
-        self.used = sorted(used & self.found.keys())
-        self.tied = sorted(name for name in rest if source.layout.tied.get(name) in used)
-        loose = sorted(rest - set(self.tied))
-        self.unused = [name for name in loose if source.layout.unused.fullmatch(name)]
-        for name in sorted(used - self.found.keys()):
-            raise self.refusal(f"{shown(name)} is missing")
-        for name in sorted(set(loose) - set(self.unused)):
-            raise self.refusal(f"{shown(name)} is no part of {source.architecture}")
-        for row in self.conversion.rows:
-            self.check_shapes(row)
-
-    def refusal(self, reason: str) -> ExchangeError:
-        return ExchangeError(
-            f"{self.source.folder}: the tensor {reason}.",
-            "Take config.json, the tokenizer and the weights from the same model.",
-        )
-
-    def check_bytes(self, model: ModelConfig) -> None:
-        """Refuse absurd sizes before anything of that size is made."""
-        held = 2 * sum(spec.n_bytes for spec in self.found.values())  # they may be in 16 bits
-        if least_bytes(model) > held + 8 * 4 * model.d_model:
-            raise ExchangeError(
-                f"{self.source.folder / CONFIG} asks for weights of at least "
-                f"{least_bytes(model):,} bytes, and there are {held // 2:,}.",
-                "Take config.json, the tokenizer and the weights from the same model.",
-            )
-
-    def check_shapes(self, row: Match) -> None:
-        for name, shape in zip(row.theirs, self.conversion.shapes(row), strict=True):
-            spec = self.found[name]
-            if spec.shape != shape or spec.dtype not in FLOATS:
-                raise self.refusal(f"{name} is {spec}, and the settings ask for {list(shape)}")
-
-    def check_tied(self, tensors: Mapping[str, Tensor]) -> None:
-        for name in self.tied:
-            first = self.source.layout.tied[name]
-            if not torch.equal(tensors[name], tensors[first]):
-                raise self.refusal(f"{name} should be the same as {first}")
-
-    def told(self) -> dict[str, list[str]]:
-        return {"used": self.used, "tied": self.tied, "unused": self.unused}
-
-
-# Out
-
-
-def write_hugging_face(run: Path, into: Path) -> Certificate:
-    """Write the model of a run in the layout of Hugging Face that can express it."""
-    folder = RunFolder.open(run)
-    config, weights = folder.config(), folder.model().state_dict()
-    origin = folder.origin()
-    origin = origin if origin and is_hugging_face(origin) else None
-    plan = outgoing(folder, config, origin)
-    model = expressed(config.model, plan.kind)
-    conversion = Conversion(plan.layout, model, plan.lexicon)
-    tensors = dict(conversion.given(rewritten(weights, config.model, model)))
-    if origin and (origin / KEPT).exists():
-        found = read_tensors(origin, KEPT, is_verified=True)
-        tensors = {**found, **tensors} if plan.is_whole else tensors
-    bare = plan.layout.heads[plan.architecture] == "vectors"
-    if bare:
-        tensors = {
-            name.removeprefix(f"{plan.layout.base}."): each for name, each in tensors.items()
-        }
-    with atomic_folder(into, sum(each.nbytes for each in tensors.values())) as made:
-        with atomic_file(made / WEIGHTS) as file:
-            write_tensors(file, tensors)
-        for name, content in plan.files.items():
-            (made / name).parent.mkdir(exist_ok=True)
-            (made / name).write_bytes(content)
-        certificate = reference.compared(folder, made, plan.architecture, plan.lexicon)
-        certificate = replace(certificate, title=f"{folder.path.name} in the layout of {plan.kind}")
-        certificate.require()
-        certificate.write(made)
-    return certificate
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outgoing:
-    """What an export writes: of which layout, with which tokens, and which small files."""
-
-    kind: str
-    architecture: str
-    lexicon: Lexicon
-    files: Mapping[str, bytes]
-    is_whole: bool
-    """It is the model that was imported, for the same use: what was kept aside belongs to it."""
-
-    @property
-    def layout(self) -> Layout:
-        return LAYOUTS[self.kind]
-
-
-def outgoing(folder: RunFolder, config: Config, origin: Path | None) -> Outgoing:
-    """As it came, where the run was imported and still has its tokenizer; else in our order."""
-    use = "vectors" if config.model.vectors else config.task
-    kind = str(json_in(origin, CONFIG)["model_type"]) if origin else nearest(config.model)
-    layout, model = LAYOUTS[kind], expressed(config.model, kind)
-    check_fits(folder, model, kind)
-    architecture = next((name for name, what in layout.heads.items() if what == use), "")
-    if not architecture:
+def refuse_absurd(source: Source, model: ModelConfig, found: Mapping[str, Spec]) -> None:
+    """Refuse absurd sizes before anything of that size is made."""
+    held = 2 * sum(spec.n_bytes for spec in found.values())  # they may be in 16 bits
+    if least_bytes(model) > held + 8 * 4 * model.d_model:
         raise ExchangeError(
-            f"{folder.path}: the layout of {kind} has no model for {use}.",
-            f"It has: {', '.join(layout.heads.values())}.",
+            f"{source.folder / CONFIG} asks for weights of at least {least_bytes(model):,} bytes, "
+            f"and there are {held // 2:,}.",
+            SAME_MODEL,
         )
-    tokenizers = folder.tokenizers()
-    if origin:
-        source, lexicon = source_in(origin), read_lexicon(origin, kind)
-        architecture = source.architecture if source.use == use else architecture
-        given, is_whole = {**source.given, "architectures": [architecture]}, source.use == use
-        files = {name: read_inside(origin, name, MAX_FILE) for name in kept_files(origin)}
-    else:
-        lexicon, is_whole = native_lexicon(tokenizers), True
-        given = {"architectures": [architecture], **layout.config(model), **special_ids(model)}
-        given["vocab_size"] = tokenizers[1].vocab_size
-        files = native_files(tokenizers, reads=model.reads)
-    if config.labels.names:
-        names = enumerate(config.labels.names)
-        given["id2label"] = {str(number): name for number, name in names}
-        given["label2id"] = {name: int(number) for number, name in given["id2label"].items()}
-    files |= {CONFIG: json.dumps(given, ensure_ascii=False, indent=2).encode()}
-    return Outgoing(
-        kind=kind, architecture=architecture, lexicon=lexicon, files=files, is_whole=is_whole
+
+
+def fates_of(
+    source: Source, conversion: Conversion, found: Mapping[str, Spec]
+) -> dict[str, list[str]]:
+    """What becomes of each tensor of a source: used, tied, or unused; any other is refused."""
+    layout, shapes = source.layout, conversion.theirs
+    used, rest = sorted(found.keys() & shapes.keys()), sorted(found.keys() - shapes.keys())
+    tied = [name for name in rest if layout.tied.get(name) in shapes]
+    loose = [name for name in rest if name not in tied]
+    unused = [name for name in loose if layout.unused.fullmatch(name)]
+    for name in sorted(shapes.keys() - found.keys()):
+        raise source.refusal(f"{shown(name)} is missing")
+    for name in loose:
+        if name not in unused:
+            raise source.refusal(f"{shown(name)} is no part of {source.architecture}")
+    for name, shape in shapes.items():
+        if found[name].shape != shape or found[name].dtype not in FLOATS:
+            asked = f"and the settings ask for {list(shape)}"
+            raise source.refusal(f"{name} is {found[name]}, {asked}")
+    return {"used": used, "tied": tied, "unused": unused}
+
+
+# The certificate
+
+
+def certify_folder(
+    run: RunFolder,
+    folder: Path,
+    architecture: str,
+    lexicon: Lexicon,
+    *,
+    title: str,
+    tensors: Mapping[str, Sequence[str]] | None = None,
+) -> Certificate:
+    """A sample through a run and through a Hugging Face folder that should hold the same model.
+
+    `tensors` tells what became of each tensor of the folder.
+    """
+    sizes = {"bytes on disk": Beside(ours=run.size(), theirs=bytes_in(folder))}
+    if find_spec(PACKAGE) is None:
+        return Certificate(
+            title=title,
+            other="nothing: transformers is not installed",
+            n_texts=0,
+            scores=sizes,
+            tensors=tensors or {},
+            notes=("every tensor is accounted for by name and shape; no sample was run",),
+        )
+    model, source = run.model(), lexicon.tokenizers[0]
+    there = Reference(folder, architecture, lexicon, model.config)
+
+    def ours_of(read: list[int], written: list[int]) -> Tensor:
+        found = our_forward(model, read, written)[0]
+        return found[..., there.known] if there.by_token else found
+
+    asked = [read_and_written(model, source, text) for text in SAMPLE]
+    ours, theirs, seconds = forward_both(asked, ours_of, there)
+    difference, first = largest_difference(ours, theirs)
+    tokens, others = list[list[int]](), list[list[int]]()
+    for text, logits, (_, written) in zip(SAMPLE, theirs.values(), asked, strict=True):
+        cut = there.tokenizer(text, add_special_tokens=False).input_ids
+        tokens.append([*lexicon.orders[0].theirs(source.encode(text)), *written])
+        others.append([*cut, *there.likeliest(logits, len(written))])
+    same, place = same_tokens(tokens, others)
+    return Certificate(
+        title=title,
+        other=f"{PACKAGE}, {architecture}",
+        n_texts=len(SAMPLE),
+        logit_difference=difference,
+        tokens_same=same,
+        first_difference=first or place,
+        scores={"seconds": seconds, **sizes},
+        tensors=tensors or {},
+        packages=(PACKAGE, "tokenizers"),
     )
 
 
-def nearest(model: ModelConfig) -> str:
-    return {"encoder": "bert", "decoder": "gpt2", "encoder-decoder": "marian"}[model.family]
+class Reference:
+    """A model as transformers runs it, asked in our ids and answering in our order of tokens."""
 
+    def __init__(
+        self, folder: Path, architecture: str, lexicon: Lexicon, config: ModelConfig
+    ) -> None:
+        import transformers
 
-def check_fits(folder: RunFolder, model: ModelConfig, kind: str) -> None:
-    """Refuse a model that the layout cannot express, naming each setting."""
-    layout = LAYOUTS[kind]
-    settings = layout.fixed | {"n_grams": 0} | (layout.classes if model.n_classes else {})
-    others = [
-        f"model.{name} = {getattr(model, name)} (there: {only})"
-        for name, only in settings.items()
-        if getattr(model, name) != only and name not in ("logit_bias", "tie")
-    ]
-    if others:
-        raise ExchangeError(
-            f"{folder.path} cannot be written in the layout of {kind}: {', '.join(others)}.",
-            "Export it to ctranslate2 or onnx, or train with those settings.",
-        )
+        transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        options = {"local_files_only": True}
+        kind = getattr(transformers, architecture)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it recommends packages
+            self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **options)
+            self.model = kind.from_pretrained(folder, use_safetensors=True, **options)
+        self.model.float().eval()
+        self.config, self.by_token = config, not (config.n_classes or config.vectors)
+        self.orders, self.known = lexicon.orders, lexicon.orders[1].known
+
+    @torch.inference_mode()
+    def __call__(self, read: list[int], written: list[int]) -> Tensor:
+        names = ("input_ids", "decoder_input_ids") if self.config.reads else ("", "input_ids")
+        both = zip(names, self.orders, teacher_forced(self.config, read, written), strict=True)
+        named = {name: torch.tensor([order.theirs(ids)]) for name, order, ids in both if ids}
+        answer: Tensor = self.model(**named)[0][0]  # logits, of tokens or classes, or vectors
+        return answer[:, self.orders[1].theirs(self.known)] if self.by_token else answer
+
+    def likeliest(self, logits: Tensor, n: int) -> list[int]:
+        """What it would have written in the place of the last n tokens: the likeliest, no special
+        ones but the end."""
+        if not n:
+            return []
+        may = torch.tensor([token == END or token >= N_SPECIAL for token in self.known])
+        best = logits[-n - 1 : -1].masked_fill(~may, -torch.inf).argmax(dim=-1)
+        return [self.known[place] for place in best.tolist()]

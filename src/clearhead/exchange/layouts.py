@@ -1,13 +1,20 @@
-"""Where Hugging Face keeps each weight of ours: one table per layout, read in both directions."""
+"""Where other formats keep each weight of ours: tables, for reading and for writing.
+
+A layout is how Hugging Face stores one family of models: its names of settings and of tensors.
+"""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
 
 from clearhead.config import Given, ModelConfig
 from clearhead.errors import ExchangeError, shown
+from clearhead.exchange.foreign import BY_TOKEN, Lexicon
+from clearhead.folder.run import Undrawn
+from clearhead.model import build
 
 ACTIVATIONS = {
     "relu": "relu",
@@ -19,16 +26,33 @@ ACTIVATIONS = {
 }
 """The names of non-linearities there, and ours; the first of several is the one that we write."""
 THEIRS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+BIAS, LOGITS_BIAS = "head.bias", "final_logits_bias"
+"""The bias of the output here, and in Marian, where it is a row of a matrix."""
+IN_LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.(.+)")
 
 
-class Match(NamedTuple):
-    """One of our weights and those of theirs that it is made of, one below the other."""
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Where another format keeps each weight of ours."""
 
-    ours: str
-    theirs: tuple[str, ...]
-    by_token: bool = False
-    """Its rows are tokens, whose order differs."""
-    transposed: bool = False
+    weights: Mapping[str, str]
+    """Outside of layers: a weight, or a module with a weight and a bias, by our name; and its name
+    there, or the names of several tensors, which hold it one below the other."""
+    layer: str
+    """What the names in a layer of a stack begin with; its last character stands before "weight"."""
+    parts: Mapping[str, str]
+    """The same as `weights`, inside each layer."""
+
+    def theirs(self, ours: str) -> list[str]:
+        """The tensors that hold a weight of ours; none, if there is no place for it."""
+        before, names, rest = "", self.weights, ours
+        if in_layer := IN_LAYER.fullmatch(ours):
+            stack, index, rest = in_layer.groups()
+            before, names = self.layer.format(stack=stack, index=index), self.parts
+        if rest in names:
+            return [before + names[rest]]
+        part, _, kind = rest.rpartition(".")
+        return [f"{before}{name}{self.layer[-1]}{kind}" for name in names.get(part, "").split()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +77,11 @@ class Layout:
     """What is the same in every config.json."""
     only: Given = field(default_factory=dict)
     """What a config.json may ask for and a model here cannot have otherwise."""
-    rows: Callable[[ModelConfig], Iterator[Match]]
+    table: Table
+    separate: Table | None = None
+    """The same, where source and target have a matrix of token vectors each."""
+    is_transposed: bool = False
+    """The matrices in layers are kept transposed."""
     tied: Mapping[str, str]
     """Names under which a tensor may stand a second time, and that of the first."""
     unused: re.Pattern[str]
@@ -65,7 +93,13 @@ class Layout:
 
     def settings(self, config: Given) -> Given:
         """Settings of a model from those of a config.json."""
-        refuse_settings(config, **self.only)
+        for name, only in self.only.items():
+            if config.get(name, only) not in (only, None):
+                raise ExchangeError(
+                    f"config.json: {name} = {shown(config[name])} cannot be expressed here, "
+                    f"only {only}.",
+                    "Such a model cannot be brought in.",
+                )
         for one, other in self.twins.items():
             if one.startswith("encoder") and config[one] != config[other]:
                 raise ExchangeError(
@@ -79,7 +113,12 @@ class Layout:
         }
         if "d_ff" in self.absent:
             found["d_ff"] = found["d_ff"] or 4 * found["d_model"]
-        found["activation"] = activation(found["activation"])
+        if found["activation"] not in ACTIVATIONS:
+            raise ExchangeError(
+                f"config.json: the non-linearity {shown(found['activation'])} is not known here.",
+                f"There are: {', '.join(ACTIVATIONS)}.",
+            )
+        found["activation"] = ACTIVATIONS[found["activation"]]
         if self.tie[0]:
             found["tie"] = "all" if config.get(self.tie[0], True) else self.tie[1]
         return found | self.begins
@@ -93,72 +132,68 @@ class Layout:
         return {**self.marks, **found, **tied}
 
 
-def linear(ours: str, *theirs: str, transposed: bool = False) -> Iterator[Match]:
-    yield Match(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), transposed=transposed)
-    yield Match(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs))
+class Conversion:
+    """The weights of a model there and here, by the table of their layout."""
+
+    def __init__(self, layout: Layout, model: ModelConfig, lexicon: Lexicon) -> None:
+        self.layout, self.lexicon, self.ours = layout, lexicon, shapes_of(model)
+        is_separate = "source_tokens.weight" in self.ours
+        table = (layout.separate if is_separate else None) or layout.table
+        self.table = {ours: names for ours in self.ours if (names := table.theirs(ours))}
+        """Our weights by name, and the tensors there that hold each."""
+        self.theirs: dict[str, tuple[int, ...]] = {}
+        """The shapes that their tensors must have."""
+        for ours, names in self.table.items():
+            shape = self.part_shape(ours, len(names))
+            self.theirs |= {name: (1, *shape) if name == LOGITS_BIAS else shape for name in names}
+
+    def part_shape(self, ours: str, n_parts: int) -> tuple[int, ...]:
+        """The shape of each tensor of theirs that one of our weights is made of."""
+        n_rows, *rest = self.ours[ours]
+        n_rows = self.lexicon.order_of(ours).n_theirs if ours in BY_TOKEN else n_rows
+        shape = n_rows // n_parts, *rest
+        return shape[::-1] if self.is_transposed(ours) else shape
+
+    def is_transposed(self, ours: str) -> bool:
+        return self.layout.is_transposed and ".layers." in ours and len(self.ours[ours]) == 2
+
+    @property
+    def adds_bias(self) -> bool:
+        """Whether a bias that the layout has not keeps the new special tokens from being said."""
+        return BIAS in self.ours and BIAS not in self.table
+
+    def taken(self, theirs: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+        """Our weights, made of theirs."""
+        for ours, names in self.table.items():
+            parts = [theirs[name].float() for name in names]
+            whole = torch.cat([part.mT if self.is_transposed(ours) else part for part in parts])
+            if ours in BY_TOKEN:
+                flat = whole.reshape(-1, *self.ours[ours][1:])  # a bias may be a row of a matrix
+                whole = self.lexicon.order_of(ours).rows(flat)
+            yield ours, whole.contiguous()
+        if self.adds_bias:
+            order = self.lexicon.order_of(BIAS)
+            yield BIAS, order.rows(torch.zeros(order.n_theirs))
+
+    def given(self, ours: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+        """Their weights, made of ours."""
+        for name, names in self.table.items():
+            order, whole = self.lexicon.order_of(name), ours[name]
+            whole = order.given_back(whole) if name in BY_TOKEN else whole
+            for other, part in zip(names, whole.chunk(len(names)), strict=True):
+                turned = part.mT if self.is_transposed(name) else part
+                yield other, turned.reshape(self.theirs[other]).contiguous()
+        if self.adds_bias and self.lexicon.order_of(BIAS).given_back(ours[BIAS]).any():
+            raise ExchangeError(
+                f"{BIAS} was learned, and the layout has no output bias.",
+                "Train without one: --set model.logit_bias=false",
+            )
 
 
-def embedding(ours: str, theirs: str) -> Match:
-    return Match(f"{ours}.weight", (f"{theirs}.weight",), by_token=True)
-
-
-# BERT
-
-
-BERT = {
-    "tokens": "bert.embeddings.word_embeddings",
-    "encoder.positions.table": "bert.embeddings.position_embeddings.weight",
-    "encoder.types.weight": "bert.embeddings.token_type_embeddings.weight",
-    "encoder.norm_embedding": "bert.embeddings.LayerNorm",
-    "encoder.layers": "bert.encoder.layer",
-    "self_attention.qkv": "attention.self.query attention.self.key attention.self.value",
-    "self_attention.out": "attention.output.dense",
-    "norm_self": "attention.output.LayerNorm",
-    "feed_forward.inner": "intermediate.dense",
-    "feed_forward.out": "output.dense",
-    "norm_ff": "output.LayerNorm",
-    "classifier.dense": "bert.pooler.dense",
-    "classifier.out": "classifier",
-    "head.dense": "cls.predictions.transform.dense",
-    "head.norm": "cls.predictions.transform.LayerNorm",
-    "head.bias": "cls.predictions.bias",
-}
-DISTILBERT = {
-    "tokens": "distilbert.embeddings.word_embeddings",
-    "encoder.positions.table": "distilbert.embeddings.position_embeddings.weight",
-    "encoder.norm_embedding": "distilbert.embeddings.LayerNorm",
-    "encoder.layers": "distilbert.transformer.layer",
-    "self_attention.qkv": "attention.q_lin attention.k_lin attention.v_lin",
-    "self_attention.out": "attention.out_lin",
-    "norm_self": "sa_layer_norm",
-    "feed_forward.inner": "ffn.lin1",
-    "feed_forward.out": "ffn.lin2",
-    "norm_ff": "output_layer_norm",
-    "classifier.dense": "pre_classifier",
-    "classifier.out": "classifier",
-    "head.dense": "vocab_transform",
-    "head.norm": "vocab_layer_norm",
-    "head.bias": "vocab_projector.bias",
-}
-
-
-def encoder_rows(names: Mapping[str, str], config: ModelConfig) -> Iterator[Match]:
-    """All weights of an encoder: those of its layers, of what is before, and of its one head."""
-    head = "classifier." if config.n_classes else "" if config.vectors else "head."
-    for ours, theirs in names.items():
-        if ours == "tokens":
-            yield embedding(ours, theirs)
-        elif ours.endswith((".table", "types.weight")):
-            yield Match(ours, (theirs,))
-        elif ours == "head.bias":
-            yield from [Match(ours, (theirs,), by_token=True)] * (head == "head.")
-        elif ours.startswith(("self_attention", "norm_self", "feed_forward", "norm_ff")):
-            for index in range(config.n_encoder_layers):
-                layer = f"{names['encoder.layers']}.{index}"
-                parts = (f"{layer}.{part}" for part in theirs.split())
-                yield from linear(f"encoder.layers.{index}.{ours}", *parts)
-        elif ours == "encoder.norm_embedding" or (head and ours.startswith(head)):
-            yield from linear(ours, theirs)
+def shapes_of(model: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """The shapes of a model's weights, without making any."""
+    with torch.device("meta"), Undrawn():
+        return {name: tuple(weight.shape) for name, weight in build(model).state_dict().items()}
 
 
 DROPOUTS: Given = {"dropout": 0.1, "attention_dropout": 0.1}
@@ -175,53 +210,27 @@ READS: Given = {
 }
 """What all encoders of the family of BERT have."""
 
-# GPT-2
-
-
-def gpt2_rows(config: ModelConfig) -> Iterator[Match]:
-    yield embedding("tokens", "transformer.wte")
-    yield Match("decoder.positions.table", ("transformer.wpe.weight",))
-    for index in range(config.n_decoder_layers):
-        ours, theirs = f"decoder.layers.{index}", f"transformer.h.{index}"
-        yield from linear(f"{ours}.norm_self", f"{theirs}.ln_1")
-        for mine, other in (
-            ("self_attention.qkv", "attn.c_attn"),
-            ("self_attention.out", "attn.c_proj"),
-            ("feed_forward.inner", "mlp.c_fc"),
-            ("feed_forward.out", "mlp.c_proj"),
-        ):
-            yield from linear(f"{ours}.{mine}", f"{theirs}.{other}", transposed=True)
-        yield from linear(f"{ours}.norm_ff", f"{theirs}.ln_2")
-    yield from linear("decoder.norm", "transformer.ln_f")
-    if config.tie == "none":
-        yield embedding("head.tokens", "lm_head")
-
-
-# Marian
-
-
-def marian_rows(config: ModelConfig) -> Iterator[Match]:
-    shared = config.tie == "all"
-    yield embedding("tokens", "model.shared" if shared else "model.decoder.embed_tokens")
-    if not shared:
-        yield embedding("source_tokens", "model.encoder.embed_tokens")
-    stacks = ("encoder", config.n_encoder_layers), ("decoder", config.n_decoder_layers)
-    for stack, n_layers in stacks:
-        for index in range(n_layers):
-            ours, theirs = f"{stack}.layers.{index}", f"model.{stack}.layers.{index}"
-            attentions = [("self_attention", "self_attn", "norm_self")]
-            if stack == "decoder":
-                attentions.append(("cross_attention", "encoder_attn", "norm_cross"))
-            for mine, other, norm in attentions:
-                parts = (f"{theirs}.{other}.{name}_proj" for name in "qkv")
-                yield from linear(f"{ours}.{mine}.qkv", *parts)
-                yield from linear(f"{ours}.{mine}.out", f"{theirs}.{other}.out_proj")
-                yield from linear(f"{ours}.{norm}", f"{theirs}.{other}_layer_norm")
-            yield from linear(f"{ours}.feed_forward.inner", f"{theirs}.fc1")
-            yield from linear(f"{ours}.feed_forward.out", f"{theirs}.fc2")
-            yield from linear(f"{ours}.norm_ff", f"{theirs}.final_layer_norm")
-    yield Match("head.bias", ("final_logits_bias",), by_token=True)
-
+MARIAN = Table(
+    weights={"tokens": "model.shared", "head.bias": "final_logits_bias"},
+    layer="model.{stack}.layers.{index}.",
+    parts={
+        "self_attention.qkv": "self_attn.q_proj self_attn.k_proj self_attn.v_proj",
+        "self_attention.out": "self_attn.out_proj",
+        "norm_self": "self_attn_layer_norm",
+        "cross_attention.qkv": "encoder_attn.q_proj encoder_attn.k_proj encoder_attn.v_proj",
+        "cross_attention.out": "encoder_attn.out_proj",
+        "norm_cross": "encoder_attn_layer_norm",
+        "feed_forward.inner": "fc1",
+        "feed_forward.out": "fc2",
+        "norm_ff": "final_layer_norm",
+    },
+)
+SEPARATE = {
+    "tokens": "model.decoder.embed_tokens",
+    "source_tokens": "model.encoder.embed_tokens",
+    "head.bias": "final_logits_bias",
+}
+"""Where Marian keeps the weights outside of layers, if source and target have a vocabulary each."""
 
 LAYOUTS = {
     "bert": Layout(
@@ -252,7 +261,28 @@ LAYOUTS = {
             "is_decoder": False,
             "add_cross_attention": False,
         },
-        rows=partial(encoder_rows, BERT),
+        table=Table(
+            weights={
+                "tokens": "bert.embeddings.word_embeddings",
+                "encoder.positions.table": "bert.embeddings.position_embeddings.weight",
+                "encoder.types": "bert.embeddings.token_type_embeddings",
+                "encoder.norm_embedding": "bert.embeddings.LayerNorm",
+                "classifier.dense": "bert.pooler.dense",
+                "classifier.out": "classifier",
+                "head.dense": "cls.predictions.transform.dense",
+                "head.norm": "cls.predictions.transform.LayerNorm",
+                "head.bias": "cls.predictions.bias",
+            },
+            layer="bert.encoder.layer.{index}.",
+            parts={
+                "self_attention.qkv": "attention.self.query attention.self.key attention.self.value",
+                "self_attention.out": "attention.output.dense",
+                "norm_self": "attention.output.LayerNorm",
+                "feed_forward.inner": "intermediate.dense",
+                "feed_forward.out": "output.dense",
+                "norm_ff": "output.LayerNorm",
+            },
+        ),
         tied={
             "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
             "cls.predictions.decoder.bias": "cls.predictions.bias",
@@ -283,7 +313,27 @@ LAYOUTS = {
         absent={"activation": "gelu", **DROPOUTS},
         begins={"norm_eps": 1e-12, "pooling": "first", "pooled": "relu"},
         marks={"model_type": "distilbert"},
-        rows=partial(encoder_rows, DISTILBERT),
+        table=Table(
+            weights={
+                "tokens": "distilbert.embeddings.word_embeddings",
+                "encoder.positions.table": "distilbert.embeddings.position_embeddings.weight",
+                "encoder.norm_embedding": "distilbert.embeddings.LayerNorm",
+                "classifier.dense": "pre_classifier",
+                "classifier.out": "classifier",
+                "head.dense": "vocab_transform",
+                "head.norm": "vocab_layer_norm",
+                "head.bias": "vocab_projector.bias",
+            },
+            layer="distilbert.transformer.layer.{index}.",
+            parts={
+                "self_attention.qkv": "attention.q_lin attention.k_lin attention.v_lin",
+                "self_attention.out": "attention.out_lin",
+                "norm_self": "sa_layer_norm",
+                "feed_forward.inner": "ffn.lin1",
+                "feed_forward.out": "ffn.lin2",
+                "norm_ff": "output_layer_norm",
+            },
+        ),
         tied={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
         unused=re.compile(r"vocab_(transform|layer_norm|projector)\..+|.+\.position_ids"),
         fixed={**READS, "n_token_types": 0},
@@ -318,7 +368,24 @@ LAYOUTS = {
             "scale_attn_by_inverse_layer_idx": False,
             "add_cross_attention": False,
         },
-        rows=gpt2_rows,
+        table=Table(
+            weights={
+                "tokens": "transformer.wte",
+                "decoder.positions.table": "transformer.wpe.weight",
+                "decoder.norm": "transformer.ln_f",
+                "head.tokens": "lm_head",
+            },
+            layer="transformer.h.{index}.",
+            parts={
+                "norm_self": "ln_1",
+                "self_attention.qkv": "attn.c_attn",
+                "self_attention.out": "attn.c_proj",
+                "norm_ff": "ln_2",
+                "feed_forward.inner": "mlp.c_fc",
+                "feed_forward.out": "mlp.c_proj",
+            },
+        ),
+        is_transposed=True,
         tied={"lm_head.weight": "transformer.wte.weight"},
         unused=re.compile(r"transformer\.h\.\d+\.attn\.(bias|masked_bias)"),
         fixed={
@@ -362,7 +429,8 @@ LAYOUTS = {
         tie=("share_encoder_decoder_embeddings", "output"),
         marks={"model_type": "marian", "is_encoder_decoder": True, "tie_word_embeddings": True},
         only={"normalize_before": False, "normalize_embedding": False, "tie_word_embeddings": True},
-        rows=marian_rows,
+        table=MARIAN,
+        separate=replace(MARIAN, weights=SEPARATE),
         tied={
             "lm_head.weight": "model.shared.weight",
             "model.encoder.embed_tokens.weight": "model.shared.weight",
@@ -384,22 +452,3 @@ LAYOUTS = {
     ),
 }
 """By the `model_type` of a config.json."""
-
-
-def activation(name: Any) -> str:
-    if name not in ACTIVATIONS:
-        raise ExchangeError(
-            f"config.json: the non-linearity {shown(name)} is not known here.",
-            f"There are: {', '.join(ACTIVATIONS)}.",
-        )
-    return ACTIVATIONS[name]
-
-
-def refuse_settings(config: Given, **expressed: Any) -> None:
-    """Refuse what a config.json asks for and the model here cannot do."""
-    for name, only in expressed.items():
-        if config.get(name, only) not in (only, None):
-            raise ExchangeError(
-                f"config.json: {name} = {shown(config[name])} cannot be expressed here, only {only}.",
-                "Such a model cannot be brought in.",
-            )

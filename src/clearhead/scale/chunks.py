@@ -58,7 +58,7 @@ class Chunk:
 
 
 def chunks_of(files: Sequence[str], column: str = "") -> Iterator[Chunk]:
-    """The lines of files, cut as in a single process; what is wrong in one harms nobody yet."""
+    """The lines of files, cut as in a single process; errors in them are raised by `Chunk.read`."""
     paths = Lines(files).paths
     if any(map(is_pipe, paths)):
         raise DataError(

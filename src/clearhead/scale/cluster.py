@@ -45,7 +45,7 @@ def connected(address: str = "") -> Any:
 
 
 class Answerer:
-    """What an actor is. What goes wrong while it loads is told as the error of a call."""
+    """A Ray actor. It loads the run in a call of its own, whose errors come back to us."""
 
     def load(self, load: Callable[[], Answer]) -> None:
         import torch
@@ -106,7 +106,7 @@ def answer_on_ray(
     *,
     address: str = "",
 ) -> Iterator[tuple[Chunk, list[str]]]:
-    """Every chunk with its answers, as they come: in no order."""
+    """Every chunk with its answers, in the order in which actors finish."""
     pool, lost, rest = ActorPool(connected(address), load), deque[Chunk](), iter(missing)
     following = next(rest, None)
     while following or lost or any(chunk for _, chunk in pool.given.values()):

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
-from clearhead.disk import atomic_file, locked, make_folder, read_inside, sweep, write_atomically
+from clearhead.disk import locked, make_folder, read_inside, sweep, write_atomically
 from clearhead.errors import FolderError, shown
 from clearhead.folder.history import Checked, Count, Log
 from clearhead.scale.chunks import Chunk
@@ -131,14 +131,13 @@ class Shard:
 
     def save(self, chunk: Chunk, answers: Iterable[str]) -> None:
         """Write the answers to a chunk, one line each or several, and record them."""
-        text = "".join(f"{line}\n" for line in answers)
-        with atomic_file(self.folder / part_name(chunk.number)) as file:
-            file.write(text.encode())
+        content = "".join(f"{line}\n" for line in answers).encode()
+        write_atomically(self.folder / part_name(chunk.number), content)
         part = WrittenPart(
             number=chunk.number,
             lines=len(chunk.lines),
             input=chunk.sha256,
-            output=file.sha256.hexdigest(),
+            output=hashlib.sha256(content).hexdigest(),
         )
         self.parts[part.number] = part
         self.log.write(part.model_dump())
