@@ -133,6 +133,29 @@ def test_evaluate_gives_scores_with_signatures(
     assert json.loads(capsys.readouterr().out).keys() >= {"BLEU", "seconds", "guard_hits"}
 
 
+def test_an_ensemble_is_measured_by_what_it_translates(run: str, tmp_path: Path) -> None:
+    other = str(random_run(tmp_path / "other", seed=1))
+    for side in ("en", "de"):
+        (tmp_path / f"test.{side}").write_text("the cat sees the dog .\nbread\n", encoding="utf-8")
+
+    def measured(*others: str) -> str:
+        place = tmp_path / "measured.txt"
+        files = [str(tmp_path / "test.en"), str(tmp_path / "test.de")]
+        options = [word for each in others for word in ("--with", each)]
+        assert main(["evaluate", run, *files, "--output", str(place), *options]) == 0
+        return place.read_text(encoding="utf-8")
+
+    def translated(*others: str) -> str:
+        place = tmp_path / "translated.txt"
+        files = ["--input", str(tmp_path / "test.en"), "--output", str(place)]
+        options = [word for each in others for word in ("--with", each)]
+        assert main(["translate", run, *files, *options]) == 0
+        return place.read_text(encoding="utf-8")
+
+    assert measured(other) == translated(other) != translated()
+    assert measured(run) == translated(), "a run decides with itself as it does alone"
+
+
 def test_several_processes_write_what_one_writes(run: str, tmp_path: Path) -> None:
     source = tmp_path / "in.txt"
     source.write_text("".join(f"the cat sees {number} dogs .\n" for number in range(30)))

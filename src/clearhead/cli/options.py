@@ -43,6 +43,10 @@ Checkpoint = Annotated[
         help='Use the weights of a checkpoint: "last", or the number of its step.',
     ),
 ]
+Ensemble = Annotated[
+    list[str] | None,
+    typer.Option("--with", metavar="RUNS", help="More runs, to decode as an ensemble."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON with all details, one object per line.")]
 OneJson = Annotated[bool, typer.Option("--json", help="Write JSON.")]

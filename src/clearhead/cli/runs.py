@@ -118,22 +118,29 @@ def evaluate(
     engine: options.Engine = "auto",
     as_json: options.OneJson = False,
     checkpoint: options.Checkpoint = "",
+    ensemble: options.Ensemble = None,
 ) -> None:
     """Measure a run on a test set.
 
     - `clearhead evaluate runs/en-de test.en test.de` (BLEU, chrF, TER with signatures)
     - `clearhead evaluate runs/en-de test.en test.de --worst 10`
     - `clearhead evaluate runs/en-de test.en test.de --beam 1 --json`
+    - `clearhead evaluate runs/en-de test.en test.de --with runs/en-de-2` (an ensemble)
     - `clearhead evaluate runs/bard test.txt` (perplexity and bits per byte; chatbots likewise)
     """
     with options.busy(f"measuring {run}"):
         from clearhead.machine import n_processors
 
-        user = clearhead.load(run, checkpoint=checkpoint)
+        user = (
+            clearhead.Translator.load(run, *ensemble, checkpoint=checkpoint)
+            if ensemble
+            else clearhead.load(run, checkpoint=checkpoint)
+        )
         changed = beam is not None or settings
         decode = options.decode_config(user.config, settings, beam=beam) if changed else None
         if isinstance(user, clearhead.Translator):
-            how, own_only = decode or user.config.decode, {"--checkpoint": checkpoint}
+            how = decode or user.config.decode
+            own_only = {"--with": ensemble, "--checkpoint": checkpoint}
             options.choose_engine(user, run, how, engine=engine, own_only=own_only)
         found = clearhead.evaluate(
             user, files, decode, columns=columns or (), n_worst=worst, n_workers=n_processors()

@@ -59,10 +59,7 @@ class TranslateOptions:
         Literal["split", "truncate", "error"],
         typer.Option(help="What to do with a line longer than the model can read."),
     ] = "split"
-    ensemble: Annotated[
-        list[str] | None,
-        typer.Option("--with", metavar="RUNS", help="More runs, to decode as an ensemble."),
-    ] = None
+    ensemble: options.Ensemble = None
     int8: Annotated[
         bool, typer.Option("--int8", help="8-bit weights: faster; a few outputs change.")
     ] = False
