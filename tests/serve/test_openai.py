@@ -131,6 +131,8 @@ def test_every_error_is_the_exception_that_the_client_knows(client, served, runs
     assert found.value.code == "context_length_exceeded"
     assert "64 tokens" in found.value.message
     with pytest.raises(openai.BadRequestError):
+        client.completions.create(model="bard", prompt=[])
+    with pytest.raises(openai.BadRequestError):
         client.embeddings.create(model="bard", input="x")
     with serving(runs["chat"], key_hash="0" * 64) as locked:
         other = openai.OpenAI(base_url=f"{locked.url}/v1", api_key="wrong", max_retries=0)

@@ -116,7 +116,9 @@ class Completion(Sampling):
     def prompts(self, user: User) -> list[str]:
         """The prompts as texts; some clients send tokens."""
         given: Any = self.prompt if isinstance(self.prompt, list) else [self.prompt]
-        given = [given] if given and isinstance(given[0], int) else given
+        if not given:
+            raise RequestError("There is no prompt.", "Give one, or leave the list out.")
+        given = [given] if isinstance(given[0], int) else given
         for ids in given:
             if not isinstance(ids, str):
                 refuse_ids(ids, user)
