@@ -117,11 +117,10 @@ def test_models_come_and_go_within_their_memory(runs):
     def n_decoding():
         return sum(thread.name.startswith("decode") for thread in threading.enumerate())
 
-    sizes = [run.bytes for run in Shelf([runs["chat"], runs["bard"], runs["en-de"]]).runs.values()]
+    three = tuple(runs[name] for name in ("chat", "bard", "en-de"))
+    sizes = [run.bytes for run in Shelf(ServerSettings(runs=three)).runs.values()]
     n_before = n_decoding()  # of servers in other tests
-    with serving(
-        runs["chat"], runs["bard"], runs["en-de"], memory=max(sizes) + min(sizes)
-    ) as served:
+    with serving(*three, memory=max(sizes) + min(sizes)) as served:
         for _ in range(2):
             assert served.post("/api/chat", turns=["x"], max_length=3).status_code == 200
             assert served.post("/api/write", text="x", max_length=3).status_code == 200
