@@ -18,7 +18,7 @@ from clearhead.folder import RunFolder
 from clearhead.serve.models import Shelf
 from clearhead.serve.settings import ServerSettings
 from tests.exchange.sharp import sharp_run
-from tests.serve.conftest import serving
+from tests.serve.conftest import no_backend, serving
 
 TEXTS = ["the cat sees the dog .", "we eat bread", "ein Hund", "12 cats !", "they drink water ?"]
 
@@ -107,11 +107,11 @@ def test_a_process_that_dies_is_replaced_and_nobody_notices(served):
 
 def test_the_memory_budget_counts_the_other_engine_s_processes(run):
     settings = ServerSettings(runs=(run,), n_decoders=2)
-    (alone,) = Shelf(ServerSettings(runs=(run,))).runs.values()
-    (beside,) = Shelf(settings).runs.values()
+    (alone,) = Shelf(ServerSettings(runs=(run,)), no_backend).runs.values()
+    (beside,) = Shelf(settings, no_backend).runs.values()
     assert beside.bytes >= alone.bytes + 2 * (run / "weights.safetensors").stat().st_size
     with pytest.raises(ConfigError, match="budget"):
-        Shelf(replace(settings, memory=beside.bytes - 1))
-    refused = Shelf(settings)  # without a good certificate our own engine decodes all
+        Shelf(replace(settings, memory=beside.bytes - 1), no_backend)
+    refused = Shelf(settings, no_backend)  # without a good certificate our own engine decodes all
     with refused.using(refused.runs["en-de"]):
         assert refused.runs["en-de"].bytes == alone.bytes

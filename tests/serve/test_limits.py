@@ -14,7 +14,7 @@ import pytest
 
 from clearhead.serve.server import listening_socket
 from clearhead.serve.settings import Limits, ServerSettings
-from tests.serve.conftest import serving
+from tests.serve.conftest import no_backend, serving
 from tests.serve.test_pool import wait_until
 
 LONG = {"text": "the cat", "max_length": 2_000, "temperature": 1.0}
@@ -118,7 +118,7 @@ def test_models_come_and_go_within_their_memory(runs):
         return sum(thread.name.startswith("decode") for thread in threading.enumerate())
 
     three = tuple(runs[name] for name in ("chat", "bard", "en-de"))
-    sizes = [run.bytes for run in Shelf(ServerSettings(runs=three)).runs.values()]
+    sizes = [run.bytes for run in Shelf(ServerSettings(runs=three), no_backend).runs.values()]
     n_before = n_decoding()  # of servers in other tests
     with serving(*three, memory=max(sizes) + min(sizes)) as served:
         for _ in range(2):

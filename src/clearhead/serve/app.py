@@ -18,7 +18,7 @@ from clearhead.errors import ClearheadError, RequestError
 from clearhead.look.html import PAGE
 from clearhead.serve import libretranslate, openai, own, tei
 from clearhead.serve.door import Door
-from clearhead.serve.models import BackendFor, Shelf, no_backend
+from clearhead.serve.models import BackendFor, Shelf
 from clearhead.serve.settings import ServerSettings
 from clearhead.serve.work import Asking, Work, as_request_error, error_data
 
@@ -38,7 +38,7 @@ health = APIRouter(tags=["health"])
 page = APIRouter(include_in_schema=False)
 
 
-def create_app(settings: ServerSettings, backend_for: BackendFor = no_backend) -> Door:
+def create_app(settings: ServerSettings, backend_for: BackendFor) -> Door:
     """The whole application behind its door."""
     app = FastAPI(
         title="clearhead",

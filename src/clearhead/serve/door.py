@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -24,16 +24,19 @@ from clearhead.serve.work import Work, log
 
 OPEN = ("/healthz",)
 """What answers without a key, and while the server stops."""
-HEADERS = {
-    "content-security-policy": (
-        "default-src 'self'; script-src 'self'; style-src 'self'; "
-        "img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'self'; "
-        "frame-ancestors 'none'"
-    ),
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cross-origin-resource-policy": "same-origin",
-}
+HEADERS = Headers(
+    {
+        "content-security-policy": (
+            "default-src 'self'; script-src 'self'; style-src 'self'; "
+            "img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'self'; "
+            "frame-ancestors 'none'"
+        ),
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cross-origin-resource-policy": "same-origin",
+    }
+).raw
+"""What every answer says, so that the page is safe."""
 COOKIE = "clearhead_key"
 
 
@@ -46,14 +49,15 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request, begun = Request(scope, receive), time.perf_counter()
-        extra = HEADERS | {"x-request-id": uuid.uuid4().hex}
+        extra = {"x-request-id": uuid.uuid4().hex}
         answer = {"status": 500, "bytes": 0}
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 answer["status"] = message["status"]
                 closing = {"connection": "close"} if self.work.draining else {}
-                MutableHeaders(scope=message).update(extra | closing)
+                added = [*HEADERS, *Headers(extra | closing).raw]
+                message = {**message, "headers": [*message["headers"], *added]}
             answer["bytes"] += len(message.get("body", b""))
             await send(message)
 

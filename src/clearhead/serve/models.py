@@ -32,13 +32,7 @@ from clearhead.tasks.runs import user_of
 from clearhead.text.languages import languages_in
 
 BackendFor = Callable[[Path, User], Backend | None]
-"""Finds another decoder for a run, if there is a good one."""
-
-
-def no_backend(_path: Path, _user: User) -> None:
-    """Our own engine decodes all."""
-
-
+"""Finds another decoder for a run, if there is a good one; else our own engine decodes all."""
 ABILITIES: dict[str, type[User]] = {
     "translate": Translator,
     "chat": Chatbot,
@@ -145,7 +139,8 @@ class ServedRun:
         """Why it cannot do this; empty if it can."""
         if self.user is None and not self.folder.has_weights():
             return "Its training has not ended."
-        kind, config = self.kind, self.config
+        config = self.config
+        kind = user_of(config)
         if kind is None:
             return (
                 f"It was pre-trained for other runs to begin with (family {config.model.family})."
@@ -161,7 +156,7 @@ class ServedRun:
 class Shelf:
     """All served runs by name; the least recently used (LRU) is unloaded when memory is short."""
 
-    def __init__(self, settings: ServerSettings, backend_for: BackendFor = no_backend) -> None:
+    def __init__(self, settings: ServerSettings, backend_for: BackendFor) -> None:
         self.memory, self.lock = settings.memory, threading.RLock()
         self.runs: dict[str, ServedRun] = {}
         for path in settings.runs:

@@ -1,4 +1,8 @@
-"""The way of a request: a thread of its own waits for the pool, and stops when the client leaves."""
+"""What requests share, and the way of each: a thread waits for the pool until the client leaves.
+
+`Work` holds what is shared and counted. A route gets a `Caller`, which does its jobs in threads, or
+streams their events; the jobs stop when the client leaves.
+"""
 
 import asyncio
 import json
@@ -117,7 +121,7 @@ class Meter:
 
 
 class Work:
-    """What all requests share: the runs, the threads, the places, and what is counted."""
+    """What all requests share: the runs, the threads, the places for requests, the metrics."""
 
     def __init__(self, settings: ServerSettings, shelf: Shelf) -> None:
         self.settings, self.shelf, self.meter = settings, shelf, Meter()
