@@ -24,7 +24,12 @@ from clearhead.serve.work import Asking, Work, as_request_error, error_data
 
 RETRY = "1"
 """Seconds after which a client that was told to slow down may ask again."""
-FILES = {path.relative_to(str(PAGE)).as_posix(): path for path in Path(str(PAGE)).rglob("*.*")}
+PAGE_FOLDER = Path(str(PAGE))
+FILES = {
+    path.relative_to(PAGE_FOLDER).as_posix(): path
+    for path in PAGE_FOLDER.rglob("*")
+    if path.is_file()
+}
 """The page's files by the paths that a browser asks for."""
 FIRST = "index.html" if "index.html" in FILES else "look.html"
 TEI_PATHS = {getattr(route, "path", "") for route in tei.api.routes}

@@ -371,6 +371,7 @@ async def continue_text(asked: WriteRequest, caller: Asking) -> Response | dict[
 async def answer_outputs(
     asked: ChatRequest | WriteRequest, ability: str, caller: Caller
 ) -> Response | dict[str, Any]:
+    """The outputs that are asked for: the first as a stream, or all of them whole."""
     run = caller.shelf.named(asked.run, ability)
     jobs = [partial(emit_output, asked, number) for number in range(asked.n_best or 1)]
     if asked.stream:
