@@ -15,10 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-import clearhead
 from clearhead.serve.app import create_app
 from clearhead.serve.door import Door
-from clearhead.serve.models import no_backend
 from clearhead.serve.server import Server, listening_socket
 from clearhead.serve.settings import Limits, ServerSettings
 from tests.tasks.conftest import random_run
@@ -69,14 +67,16 @@ class Served:
         return self.work.shelf.runs[run].pool
 
 
+def no_backend(_path: Path, _user: Any) -> None:
+    """Our own engine decodes all."""
+
+
 @contextlib.contextmanager
-def serving(
-    *paths: Path, load: Any = None, backend_for: Any = no_backend, **settings: Any
-) -> Iterator[Served]:
+def serving(*paths: Path, backend_for: Any = no_backend, **settings: Any) -> Iterator[Served]:
     told = ServerSettings(runs=paths, port=0, **settings)
     listening = listening_socket(told)
-    door = create_app(told, load or clearhead.load, backend_for)
-    server = Server(door, told)
+    door = create_app(told, backend_for)
+    server = Server(door)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve_on(listening)), daemon=True)
     thread.start()
     served = Served(f"http://127.0.0.1:{listening.getsockname()[1]}", door, server)
@@ -84,7 +84,7 @@ def serving(
         yield served
     finally:
         served.client.close()
-        door.work.gate.draining = True  # streams that follow a training end
+        door.work.draining = True  # streams that follow a training end
         server.should_exit = server.force_exit = True  # how it ends is tried in test_drain.py
         thread.join(10)
 

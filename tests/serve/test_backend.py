@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -15,8 +16,9 @@ from clearhead.exchange.backend import CTranslate2
 from clearhead.exchange.ct2 import write_certified
 from clearhead.folder import RunFolder
 from clearhead.serve.models import Shelf
+from clearhead.serve.settings import ServerSettings
 from tests.exchange.sharp import sharp_run
-from tests.serve.conftest import serving
+from tests.serve.conftest import no_backend, serving
 
 TEXTS = ["the cat sees the dog .", "we eat bread", "ein Hund", "12 cats !", "they drink water ?"]
 
@@ -104,11 +106,12 @@ def test_a_process_that_dies_is_replaced_and_nobody_notices(served):
 
 
 def test_the_memory_budget_counts_the_other_engine_s_processes(run):
-    (alone,) = Shelf([run]).runs.values()
-    (beside,) = Shelf([run], n_decoders=2).runs.values()
+    settings = ServerSettings(runs=(run,), n_decoders=2)
+    (alone,) = Shelf(ServerSettings(runs=(run,)), no_backend).runs.values()
+    (beside,) = Shelf(settings, no_backend).runs.values()
     assert beside.bytes >= alone.bytes + 2 * (run / "weights.safetensors").stat().st_size
     with pytest.raises(ConfigError, match="budget"):
-        Shelf([run], memory=beside.bytes - 1, n_decoders=2)
-    refused = Shelf([run], n_decoders=2)  # without a good certificate our own engine decodes all
+        Shelf(replace(settings, memory=beside.bytes - 1), no_backend)
+    refused = Shelf(settings, no_backend)  # without a good certificate our own engine decodes all
     with refused.using(refused.runs["en-de"]):
         assert refused.runs["en-de"].bytes == alone.bytes

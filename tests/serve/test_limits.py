@@ -14,7 +14,7 @@ import pytest
 
 from clearhead.serve.server import listening_socket
 from clearhead.serve.settings import Limits, ServerSettings
-from tests.serve.conftest import serving
+from tests.serve.conftest import no_backend, serving
 from tests.serve.test_pool import wait_until
 
 LONG = {"text": "the cat", "max_length": 2_000, "temperature": 1.0}
@@ -117,11 +117,10 @@ def test_models_come_and_go_within_their_memory(runs):
     def n_decoding():
         return sum(thread.name.startswith("decode") for thread in threading.enumerate())
 
-    sizes = [run.bytes for run in Shelf([runs["chat"], runs["bard"], runs["en-de"]]).runs.values()]
+    three = tuple(runs[name] for name in ("chat", "bard", "en-de"))
+    sizes = [run.bytes for run in Shelf(ServerSettings(runs=three), no_backend).runs.values()]
     n_before = n_decoding()  # of servers in other tests
-    with serving(
-        runs["chat"], runs["bard"], runs["en-de"], memory=max(sizes) + min(sizes)
-    ) as served:
+    with serving(*three, memory=max(sizes) + min(sizes)) as served:
         for _ in range(2):
             assert served.post("/api/chat", turns=["x"], max_length=3).status_code == 200
             assert served.post("/api/write", text="x", max_length=3).status_code == 200

@@ -95,19 +95,6 @@ def test_embeddings_come_as_numbers_and_as_bytes(client, served, runs):
     assert sum(x * x for x in tei) == pytest.approx(1, abs=1e-4)
 
 
-def test_a_loader_of_another_may_be_given(runs):
-    """A backend that is not ours comes in through the parameter of the application."""
-    loaded = []
-
-    def load(path):
-        loaded.append(path)
-        return clearhead.load(path)
-
-    with serving(runs["chat"], load=load) as served:
-        assert served.post("/api/chat", turns=["x"], max_length=2).status_code == 200
-    assert loaded == [runs["chat"]]
-
-
 @pytest.mark.promise(15, "errors are its exceptions")
 def test_every_error_is_the_exception_that_the_client_knows(client, served, runs):
     def chat(**changes):
@@ -130,6 +117,8 @@ def test_every_error_is_the_exception_that_the_client_knows(client, served, runs
         client.completions.create(model="bard", prompt="word " * 200)
     assert found.value.code == "context_length_exceeded"
     assert "64 tokens" in found.value.message
+    with pytest.raises(openai.BadRequestError):
+        client.completions.create(model="bard", prompt=[])
     with pytest.raises(openai.BadRequestError):
         client.embeddings.create(model="bard", input="x")
     with serving(runs["chat"], key_hash="0" * 64) as locked:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import clearhead
 from clearhead.errors import RequestError, TextError
-from clearhead.serve.pool import Pool, Ticket, Together
+from clearhead.serve.pool import MicroBatcher, Pool, Ticket
 from clearhead.tasks.task import Kept
 
 WORDS = [
@@ -167,7 +167,7 @@ def test_questions_are_answered_at_once_and_the_wrong_one_alone_is_refused():
             raise TextError("wrong", "")
         return [question.upper() for question in questions]
 
-    ask = Together(answer)
+    ask = MicroBatcher(answer)
     with ThreadPoolExecutor(4) as threads:
         begun = threads.submit(ask, ["first"])
         first.wait(5)

@@ -2,12 +2,11 @@
 
 import json
 import mimetypes
-from collections.abc import Iterator
 from hashlib import sha256
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse
@@ -19,93 +18,33 @@ from clearhead.errors import ClearheadError, RequestError
 from clearhead.look.html import PAGE
 from clearhead.serve import libretranslate, openai, own, tei
 from clearhead.serve.door import Door
-from clearhead.serve.meter import Gate, Meter
-from clearhead.serve.models import BackendFor, Load, Shelf, no_backend
+from clearhead.serve.models import BackendFor, Shelf
 from clearhead.serve.settings import ServerSettings
-from clearhead.serve.work import Work, told
-from clearhead.tasks import load
+from clearhead.serve.work import Asking, Work, as_request_error, error_data
 
 RETRY = "1"
 """Seconds after which a client that was told to slow down may ask again."""
-TEI_KINDS = {
-    "busy": "Overloaded",
-    "empty": "Empty",
-    "draining": "Unhealthy",
-    "unloadable": "Unhealthy",
+PAGE_FOLDER = Path(str(PAGE))
+FILES = {
+    path.relative_to(PAGE_FOLDER).as_posix(): path
+    for path in PAGE_FOLDER.rglob("*")
+    if path.is_file()
 }
-TYPES = {
-    ".js": "text/javascript",
-    ".css": "text/css",
-    ".html": "text/html",
-    ".svg": "image/svg+xml",
+"""The page's files by the paths that a browser asks for."""
+FIRST = "index.html" if "index.html" in FILES else "look.html"
+TEI_PATHS = {getattr(route, "path", "") for route in tei.api.routes}
+LIBRETRANSLATE_PATHS = {
+    "/health",
+    *(getattr(route, "path", "") for route in libretranslate.api.routes),
 }
+mimetypes.add_type("text/javascript", ".js")  # some systems call it application/javascript
+
+health = APIRouter(tags=["health"])
+page = APIRouter(include_in_schema=False)
 
 
-def error_body(path: str, error: RequestError) -> dict[str, Any]:
-    """An error in the shape that the clients of a path know."""
-    whole = f"{error} {error.advice}".strip()
-    if path.startswith("/v1/"):
-        kind = "server_error" if error.status >= 500 else "invalid_request_error"
-        return {"error": {"message": whole, "type": kind, "param": None, "code": error.code}}
-    if path in tei.PATHS:
-        kind = TEI_KINDS.get(error.code, "Validation" if error.status < 500 else "Backend")
-        return {"error": whole, "error_type": kind}
-    if path in libretranslate.PATHS:
-        return {"error": whole}
-    return {"error": str(error), "advice": error.advice, "code": error.code}
-
-
-def status_of(path: str, error: RequestError) -> int:
-    """LibreTranslate's clients know a wrong key by another status."""
-    is_wrong_key = error.code == "invalid_api_key" and path in libretranslate.PATHS
-    return 403 if is_wrong_key else error.status
-
-
-def answered(path: str, error: RequestError) -> tuple[int, dict[str, str], bytes]:
-    """Status, headers and body of a refusal; nothing that was sent is repeated as it was."""
-    status = status_of(path, error)
-    headers = {"content-type": "application/json"}
-    if status in (429, 503):
-        headers |= {"retry-after": RETRY, "retry-after-ms": f"{RETRY}000"}
-    headers |= {"x-should-retry": "true" if status in (429, 503) else "false"}
-    body = json.dumps(error_body(path, error)).encode()
-    return status, headers | {"content-length": str(len(body))}, body
-
-
-def as_refusal(error: Exception) -> RequestError:
-    """Any error as one that says its status."""
-    if isinstance(error, RequestError):
-        return error
-    if isinstance(error, RequestValidationError):
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query"))
-        return RequestError(f"Invalid request: {place}: {first['msg']}".replace(": :", ":"))
-    if isinstance(error, HTTPException):
-        return RequestError(str(error.detail), status=error.status_code, code="http")
-    if isinstance(error, ClearheadError):
-        return RequestError(str(error), error.advice)
-    return RequestError(told(error)["error"], status=500, code="server_error")
-
-
-async def refuse(request: Request, error: Exception) -> Response:
-    status, headers, body = answered(request.url.path, as_refusal(error))
-    return Response(body, status, headers)
-
-
-def create_app(
-    settings: ServerSettings, load: Load = load, backend_for: BackendFor = no_backend
-) -> Door:
-    """The whole application behind its door; `load` opens a run folder, and may be another's."""
-    shelf = Shelf(
-        settings.runs,
-        load,
-        settings.memory,
-        settings.limits.seconds,
-        backend_for,
-        n_servers=settings.workers,
-        n_decoders=settings.n_decoders,
-    )
-    work = Work(settings, shelf, Gate(), Meter())
+def create_app(settings: ServerSettings, backend_for: BackendFor) -> Door:
+    """The whole application behind its door."""
     app = FastAPI(
         title="clearhead",
         version=__version__,
@@ -119,69 +58,75 @@ def create_app(
         app.add_middleware(
             CORSMiddleware, allow_origins=settings.origins, allow_methods=["*"], allow_headers=["*"]
         )
-    for api in (own, libretranslate, openai, tei):
-        app.include_router(api.routes(work))
-    add_health(app, work)
-    add_page(app)
-    drop_unused_answers(app.openapi())
-    return Door(app, work, answered)
+    for routes in (own.api, libretranslate.api, openai.api, tei.api, health, page):
+        app.include_router(routes)
+    app.state.work = Work(settings, Shelf(settings, backend_for))
+    return Door(app, app.state.work, refusal)
 
 
-def drop_unused_answers(document: dict[str, Any]) -> None:
-    """The framework documents an answer (422) that is never given here: bad requests are 400."""
-    for operations in document["paths"].values():
-        for operation in operations.values():
-            operation["responses"].pop("422", None)
+async def refuse(request: Request, error: Exception) -> Response:
+    return refusal(request.scope["path"], as_request_error(error))
 
 
-def add_health(app: FastAPI, work: Work) -> None:
-    @app.get("/healthz", tags=["health"])
-    async def healthz() -> dict[str, str]:
-        """Whether the process lives."""
-        return {"status": "ok"}
-
-    app.get("/health", tags=["health"])(healthz)
-    app.get("/v2/health/live", tags=["health"])(healthz)
-
-    @app.get("/v2/health/ready", tags=["health"])
-    @app.get("/readyz", tags=["health"])
-    async def readyz() -> JSONResponse:
-        """Whether it takes requests: models are loaded, their threads live, it is not stopping."""
-        runs = work.shelf.runs.values()
-        dead = [run.name for run in runs if run.pool and not run.pool.is_alive]
-        is_ready = not (dead or work.gate.draining)
-        return JSONResponse({"ready": is_ready, "dead": dead}, 200 if is_ready else 503)
-
-    @app.get("/metrics", tags=["health"], response_class=PlainTextResponse)
-    async def metrics() -> Response:
-        """Counts and times for Prometheus."""
-        work.meter.read(work.shelf)
-        return Response(generate_latest(work.meter.registry), media_type=CONTENT_TYPE_LATEST)
+def refusal(path: str, error: RequestError) -> Response:
+    """An error as an answer; nothing that was sent is repeated as it was."""
+    # LibreTranslate's clients know a wrong key by another status.
+    is_wrong_key = error.code == "invalid_api_key" and path in LIBRETRANSLATE_PATHS
+    status = 403 if is_wrong_key else error.status
+    headers = {"x-should-retry": "false"}
+    if status in (429, 503):
+        headers = {"x-should-retry": "true", "retry-after": RETRY, "retry-after-ms": f"{RETRY}000"}
+    body = json.dumps(error_body(path, error))
+    return Response(body, status, headers, media_type="application/json")
 
 
-def add_page(app: FastAPI) -> None:
-    """The page's files as they are; a browser asks each time whether they have changed."""
-    files = dict(page_files(PAGE))
-    first = "index.html" if "index.html" in files else "look.html"
-
-    async def page(request: Request, path: str = first) -> Response:
-        if path not in files:
-            raise HTTPException(404, "There is nothing here.")
-        content = files[path].read_bytes()
-        tag = f'"{sha256(content).hexdigest()[:16]}"'
-        headers = {"etag": tag, "cache-control": "no-cache"}
-        if request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers=headers)
-        kind = TYPES.get(path[path.rfind(".") :]) or mimetypes.guess_type(path)[0]
-        return Response(content, headers=headers, media_type=kind)
-
-    app.get("/", include_in_schema=False)(page)
-    app.get("/{path:path}", include_in_schema=False)(page)
+def error_body(path: str, error: RequestError) -> dict[str, Any]:
+    """An error in the shape that the clients of a path know."""
+    whole = f"{error} {error.advice}".strip()
+    if path.startswith("/v1/"):
+        kind = "server_error" if error.status >= 500 else "invalid_request_error"
+        return openai.openai_error(whole, kind, error.code)
+    if path in TEI_PATHS:
+        kind = "Validation" if error.status < 500 else "Backend"
+        return {"error": whole, "error_type": tei.ERROR_TYPES.get(error.code, kind)}
+    return {"error": whole} if path in LIBRETRANSLATE_PATHS else dict(error_data(error))
 
 
-def page_files(folder: Traversable, before: str = "") -> Iterator[tuple[str, Traversable]]:
-    for file in folder.iterdir():
-        if file.is_dir():
-            yield from page_files(file, f"{before}{file.name}/")
-        else:
-            yield f"{before}{file.name}", file
+@health.get("/v2/health/live", name="healthz")
+@health.get("/health", name="healthz")
+@health.get("/healthz", name="healthz")
+async def tell_life() -> dict[str, str]:
+    """Whether the process lives."""
+    return {"status": "ok"}
+
+
+@health.get("/v2/health/ready", name="readyz")
+@health.get("/readyz", name="readyz")
+async def tell_readiness(caller: Asking) -> JSONResponse:
+    """Whether it takes requests: models are loaded, their threads live, it is not stopping."""
+    runs = caller.shelf.runs.values()
+    dead = [run.name for run in runs if run.pool and not run.pool.is_alive]
+    is_ready = not (dead or caller.work.draining)
+    return JSONResponse({"ready": is_ready, "dead": dead}, 200 if is_ready else 503)
+
+
+@health.get("/metrics", name="metrics", response_class=PlainTextResponse)
+async def tell_metrics(caller: Asking) -> Response:
+    """Counts and times for Prometheus."""
+    meter = caller.work.meter
+    meter.read_pools(caller.shelf)
+    return Response(generate_latest(meter.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+@page.get("/{path:path}")
+@page.get("/")
+async def send_file(request: Request, path: str = FIRST) -> Response:
+    """A file of the page as it is; a browser asks each time whether it has changed."""
+    if path not in FILES:
+        raise HTTPException(404, "There is nothing here.")
+    content = FILES[path].read_bytes()
+    tag = f'"{sha256(content).hexdigest()[:16]}"'
+    headers = {"etag": tag, "cache-control": "no-cache"}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(content, headers=headers, media_type=mimetypes.guess_type(path)[0])

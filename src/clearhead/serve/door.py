@@ -1,102 +1,87 @@
 """The door: what is refused before anything is read, and what is counted after it was answered.
 
-A plain ASGI layer around the application. It looks at the name that the server is called by, the
+An ASGI middleware around the application. It looks at the name that the server is called by, the
 key, the size of the body while it comes in, and whether JSON is what it may be; it adds headers that
 make the page safe, counts and times, and writes a line of the log that holds no text.
 """
 
 import json
-import logging
 import math
+import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote
 
-from clearhead.errors import RequestError
-from clearhead.serve.work import Work
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
-Refusal = Callable[[str, RequestError], tuple[int, dict[str, str], bytes]]
-"""Makes status, headers and body of a refusal, for a path."""
+from clearhead.errors import RequestError
+from clearhead.serve.work import Work, log
+
 OPEN = ("/healthz",)
 """What answers without a key, and while the server stops."""
-POLICY = (
-    "default-src 'self'; script-src 'self'; style-src 'self'; "
-    "img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'self'; "
-    "frame-ancestors 'none'"
-)
-HEADERS = {
-    "content-security-policy": POLICY,
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cross-origin-resource-policy": "same-origin",
-}
-COOKIE = "clearhead_key={}; Path=/; HttpOnly; SameSite=Strict"
-log = logging.getLogger("clearhead.serve")
+HEADERS = Headers(
+    {
+        "content-security-policy": (
+            "default-src 'self'; script-src 'self'; style-src 'self'; "
+            "img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'self'; "
+            "frame-ancestors 'none'"
+        ),
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cross-origin-resource-policy": "same-origin",
+    }
+).raw
+"""What every answer says, so that the page is safe."""
+COOKIE = "clearhead_key"
 
 
 class Door:
-    def __init__(self, app: App, work: Work, error: Refusal) -> None:
-        self.app, self.work, self.error = app, work, error
-        self.settings, self.gate, self.meter = work.settings, work.gate, work.meter
+    def __init__(
+        self, app: ASGIApp, work: Work, refusal: Callable[[str, RequestError], Response]
+    ) -> None:
+        self.app, self.work, self.refusal = app, work, refusal
+        self.settings = work.settings
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return await self.app(scope, receive, send)
-        begun, number = time.perf_counter(), uuid.uuid4().hex
-        headers = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        }
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request, begun = Request(scope, receive), time.perf_counter()
+        extra = {"x-request-id": uuid.uuid4().hex}
         answer = {"status": 500, "bytes": 0}
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 answer["status"] = message["status"]
-                extra = HEADERS | {"x-request-id": number}
-                extra |= {"connection": "close"} if self.gate.draining else {}
-                extra |= (
-                    {"set-cookie": COOKIE.format(key)} if (key := scope.get("shown_key")) else {}
-                )
-                message = {**message, "headers": [*message["headers"], *encoded(extra)]}
+                closing = {"connection": "close"} if self.work.draining else {}
+                added = [*HEADERS, *Headers(extra | closing).raw]
+                message = {**message, "headers": [*message["headers"], *added]}
             answer["bytes"] += len(message.get("body", b""))
             await send(message)
 
-        self.enter()
+        self.work.in_flight += 1
         try:
-            self.check_head(scope, headers)
-            body = await self.read(headers, receive)
-            self.check_key(scope, headers, body)
-            await self.app(scope, replayed(body, receive), sending)
+            self.check_head(request)
+            body = await self.read(request)
+            if self.settings.key_hash and request.scope["path"] not in OPEN:
+                extra |= self.check_key(request, body)
+            await self.app(scope, replaying(body, receive), sending)
         except RequestError as error:
-            await respond(sending, *self.error(scope["path"], error))
-        except ConnectionError:  # the client has left
+            await self.refusal(scope["path"], error)(scope, receive, sending)
+        except ClientDisconnect:
             answer["status"] = 499
         except Exception:  # which the application has logged and answered, and raises once more
             if answer["status"] != 500:
                 raise
         finally:
-            self.leave()
-            self.note(scope, answer, time.perf_counter() - begun, number)
+            self.work.in_flight -= 1
+            self.note(scope, answer, time.perf_counter() - begun, extra["x-request-id"])
 
-    def enter(self) -> None:
-        self.gate.in_flight += 1
-        self.gate.idle.clear()
-        self.meter.in_flight.set(self.gate.in_flight)
-
-    def leave(self) -> None:
-        self.gate.in_flight -= 1
-        self.meter.in_flight.set(self.gate.in_flight)
-        if not self.gate.in_flight:
-            self.gate.idle.set()
-
-    def check_head(self, scope: Mapping[str, Any], headers: Mapping[str, str]) -> None:
-        name = headers.get("host", "").lower()
-        name = name.rpartition(":")[0] if not name.endswith("]") and ":" in name else name
+    def check_head(self, request: Request) -> None:
+        """Refuse a foreign host (DNS rebinding), what comes too late, and what is too large."""
+        name = re.sub(r":\d*$", "", request.headers.get("host", "").lower())
         if name not in self.settings.names:
             raise RequestError(
                 "The server is not known by this name.",
@@ -104,46 +89,40 @@ class Door:
                 403,
                 "host",
             )
-        if self.gate.draining and scope["path"] not in (*OPEN, "/readyz"):
+        if self.work.draining and request.scope["path"] not in (*OPEN, "/readyz"):
             raise RequestError("The server is stopping.", "Ask another one.", 503, "draining")
-        if int_of(headers.get("content-length", "0")) > self.settings.limits.body:
-            raise self.too_large()
+        self.check_size(int(request.headers.get("content-length", 0)))
 
-    async def read(self, headers: Mapping[str, str], receive: Receive) -> bytes:
+    def check_size(self, n_bytes: int) -> None:
+        limit = self.settings.limits.body
+        if n_bytes > limit:
+            raise RequestError(
+                f"The request is larger than {limit:,} bytes.",
+                "Send less at once.",
+                413,
+                "too_large",
+            )
+
+    async def read(self, request: Request) -> bytes:
         """The body, counted while it comes; JSON must be whole, plain and finite."""
-        parts, n_bytes = [], 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ConnectionError
-            parts.append(message.get("body", b""))
-            n_bytes += len(parts[-1])
-            if n_bytes > self.settings.limits.body:
-                raise self.too_large()
-            if not message.get("more_body"):
-                break
-        body = b"".join(parts)
-        kind = headers.get("content-type", "")
+        body = bytearray()
+        async for part in request.stream():
+            body += part
+            self.check_size(len(body))
+        kind = request.headers.get("content-type", "")
         if body and ("json" in kind or not kind):
             check_json(body, self.settings.limits.depth)
-        return body
+        return bytes(body)
 
-    def too_large(self) -> RequestError:
-        limit = self.settings.limits.body
-        return RequestError(
-            f"The request is larger than {limit:,} bytes.", "Send less at once.", 413, "too_large"
+    def check_key(self, request: Request, body: bytes) -> dict[str, str]:
+        """Refuse a wrong key; the answer to a browser that shows a right one sets a cookie."""
+        shown = request.query_params.get("api_key", "")
+        key = (
+            request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+            or body_key(request.headers.get("content-type", ""), body)
+            or shown
+            or unquote(request.cookies.get(COOKIE, ""))
         )
-
-    def check_key(
-        self, scope: MutableMapping[str, Any], headers: Mapping[str, str], body: bytes
-    ) -> None:
-        """A key in the header, or where LibreTranslate's clients put it."""
-        if not self.settings.key_hash or scope["path"] in OPEN:
-            return
-        key = headers.get("authorization", "").removeprefix("Bearer ").strip()
-        key = key or body_key(headers.get("content-type", ""), body)
-        query = parse_qs(scope["query_string"].decode("latin-1")).get("api_key", [""])[0]
-        key = key or query or cookie_key(headers.get("cookie", ""))
         if not key:
             raise RequestError(
                 "This server needs an API key.",
@@ -153,60 +132,43 @@ class Door:
             )
         if not self.settings.opens(key):
             raise RequestError("Invalid API key", "", 401, "invalid_api_key")
-        if query and scope["path"] == "/":  # a browser sends no header of ours with what it loads
-            scope["shown_key"] = quote(query)
+        if not shown or request.scope["path"] != "/":
+            return {}
+        # A browser sends no header of ours with what it loads.
+        return {"set-cookie": f"{COOKIE}={quote(shown)}; Path=/; HttpOnly; SameSite=Strict"}
 
-    def note(
-        self, scope: Mapping[str, Any], answer: Mapping[str, int], seconds: float, number: str
-    ) -> None:
+    def note(self, scope: Scope, answer: dict[str, int], seconds: float, number: str) -> None:
         """Count and log; a path that nobody serves is not repeated, for it may hold anything."""
         route = getattr(scope.get("route"), "path", "none")
-        status = answer["status"]
-        self.meter.requests.labels(route, status).inc()
-        self.meter.seconds.labels(route).observe(seconds)
-        self.meter.all_seconds.observe(seconds)
-        log.info(
-            json.dumps(
-                {
-                    "request": number,
-                    "route": route,
-                    "status": status,
-                    "bytes": answer["bytes"],
-                    "seconds": round(seconds, 4),
-                }
-            )
-        )
-
-
-def cookie_key(cookies: str) -> str:
-    pairs = dict(each.strip().partition("=")[::2] for each in cookies.split(";"))
-    return unquote(pairs.get("clearhead_key", ""))
+        self.work.meter.note(route, answer["status"], seconds)
+        told = {"request": number, "route": route, **answer, "seconds": round(seconds, 4)}
+        log.info(json.dumps(told))
 
 
 def body_key(kind: str, body: bytes) -> str:
+    """The key where LibreTranslate's clients put it."""
+    found: Any = ""
     if "json" in kind and body.lstrip().startswith(b"{"):
         found = json.loads(body).get("api_key", "")
     elif "urlencoded" in kind:
         found = parse_qs(body.decode("latin-1")).get("api_key", [""])[0]
-    else:
-        found = ""
     return found if isinstance(found, str) else ""
 
 
-def check_json(body: bytes, depth: int) -> None:
+def check_json(body: bytes | bytearray, depth: int) -> None:
     """Refuse what Python's reader would take and no client means: UTF-16, NaN, 1e400, half a pair
     of surrogates, lists in lists in lists.
     """
     try:
-        value = json.loads(body.decode(), parse_constant=infinite, parse_float=finite)
+        level = [json.loads(body.decode())]
     except UnicodeDecodeError as error:
         raise bad_json(f"it is not UTF-8 at byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise bad_json(f"it cannot be read at character {error.pos}") from None
     except RecursionError:
         raise bad_json(f"it is deeper than {depth}") from None
-    except ValueError as error:
-        at = f" at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
-        raise bad_json(f"it cannot be read{at}") from None
-    level = [value]
+    except ValueError:  # an integer of thousands of digits
+        raise bad_json("it cannot be read") from None
     for _ in range(depth):
         level = [each for outer in level for each in inside(outer)]
     if level:
@@ -214,7 +176,9 @@ def check_json(body: bytes, depth: int) -> None:
 
 
 def inside(value: Any) -> list[Any]:
-    """What a value holds; text must be text."""
+    """What a value holds; text must be text, and numbers finite."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise bad_json("it cannot be read")
     if isinstance(value, str):
         try:
             value.encode()
@@ -225,42 +189,15 @@ def inside(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def finite(text: str) -> float:
-    if not math.isfinite(value := float(text)):
-        raise ValueError
-    return value
-
-
-def infinite(_: str) -> float:
-    raise ValueError
-
-
 def bad_json(reason: str) -> RequestError:
     return RequestError(f"Invalid request: the JSON is refused, because {reason}.", "", 400, "json")
 
 
-def int_of(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
-
-
-def encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode(), value.encode()) for name, value in headers.items()]
-
-
-async def respond(send: Send, status: int, headers: Mapping[str, str], body: bytes) -> None:
-    await send({"type": "http.response.start", "status": status, "headers": encoded(headers)})
-    await send({"type": "http.response.body", "body": body})
-
-
-def replayed(body: bytes, receive: Receive) -> Receive:
+def replaying(body: bytes, receive: Receive) -> Receive:
     """The body once more, for the application; then what the client says, which is that it left."""
-    is_new = True
+    parts = iter([{"type": "http.request", "body": body, "more_body": False}])
 
     async def again() -> Message:
-        nonlocal is_new
-        if is_new:
-            is_new = False
-            return {"type": "http.request", "body": body, "more_body": False}
-        return await receive()
+        return next(parts, None) or await receive()
 
     return again

@@ -9,7 +9,7 @@ seeded by what is asked.
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,23 +21,23 @@ import torch
 
 from clearhead.config import DecodeConfig
 from clearhead.decode import Backend, Best, Hypothesis, Ranking, Request, Search, Sentence
+from clearhead.decode.search import Result
 from clearhead.errors import ClearheadError, RequestError
 
-Result = tuple[Sentence, list[Hypothesis]]
 T = TypeVar("T")
 V = TypeVar("V")
 BATCH_TOKENS = 4_096
 """Tokens of the inputs that are decoded together, times the beam."""
 FEW, PATIENCE = 2, 6
 """Newcomers that are fewer than half of those inside wait for others, but for so many steps at
-most: coming in one by one, each would have the caches of all copied.
+most: if they came in one by one, the KV caches of all would be copied each time.
 """
 RULES = ("temperature", "top_k", "top_p", "min_p", "no_repeat_ngram", "repetition_penalty")
 """Settings that sentences must have in common to be decoded together, besides the beam."""
 
 
 @dataclass(eq=False)
-class Job:
+class PooledSentence:
     """One sentence in the pool, and where its results go."""
 
     ticket: "Ticket"
@@ -45,58 +45,61 @@ class Job:
     sentence: Sentence
     way: Best
     inbox: "SimpleQueue[Any]"
-    left: bool = False
 
     @property
-    def kind(self) -> tuple[Any, ...]:
-        """Jobs of one kind are chosen by the same rules, so they can share a search."""
-        rules = [getattr(self.request.options, name) for name in RULES]
-        models = tuple(map(id, self.request.models))
+    def rules(self) -> Hashable:
+        """Sentences that are chosen by the same rules can share a search."""
         return (
-            models,
+            *map(id, self.request.models),
             type(self.way),
+            self.way.width,
             self.request.end,
             self.request.blocked,
-            self.way.width,
-            *rules,
+            *(getattr(self.request.options, name) for name in RULES),
         )
 
     @property
     def cost(self) -> int:
+        """The room that it takes in the batch, in tokens."""
         return self.way.width * max(len(self.sentence.source), len(self.sentence.prompt))
 
-    @property
-    def over(self) -> bool:
-        return self.left or self.ticket.over
+    def refuse(self) -> None:
+        self.inbox.put(self.ticket.refusal())
 
 
 class Ticket:
-    """One caller: how long it waits, whether it is still there, and who watches its outputs.
+    """One caller of the pool: its deadline, whether it has left, and who watches its outputs.
 
     It decodes in the place of `clearhead.decode.ALONE`, for a thread that waits.
     """
 
-    def __init__(self, pool: "Pool", seconds: float) -> None:
+    def __init__(self, pool: "Pool", seconds: float, gone: threading.Event | None = None) -> None:
         self.pool, self.deadline = pool, time.monotonic() + seconds
         self.left = False
+        self.gone = gone or threading.Event()  # set when the client leaves, with all its tickets
         self.watch: Callable[[int, list[int], list[float]], None] | None = None
         self.said: list[tuple[int, float]] = []
-        """The tokens of an output that is streamed, with their log-probabilities, so far."""
+        """The new tokens of an output that is streamed, with their log-probabilities."""
 
     @property
     def over(self) -> bool:
-        return self.left or time.monotonic() > self.deadline
+        return self.left or self.gone.is_set() or time.monotonic() > self.deadline
 
     def leave(self) -> None:
         """The caller does not wait any longer: its sentences leave before the next step."""
         self.left = True
 
     def refusal(self) -> RequestError:
-        if self.left:
+        if self.left or self.gone.is_set():
             return RequestError("The client has left.", status=499, code="client_left")
         return RequestError(
             "The answer took too long.", "Ask for less at once, or later.", 504, "deadline"
         )
+
+    def take_said(self) -> list[tuple[int, float]]:
+        """The tokens that a streamed output has got since the last call."""
+        taken, self.said = self.said, []
+        return taken
 
     def results(
         self, request: Request, sentences: Sequence[Sentence], way: Best
@@ -107,7 +110,7 @@ class Ticket:
         self, pool: "Pool", request: Request, sentences: Sequence[Sentence], way: Best
     ) -> Iterator[Result]:
         inbox: SimpleQueue[Any] = SimpleQueue()
-        pool.add([Job(self, request, replace(each), way, inbox) for each in sentences])
+        pool.add([PooledSentence(self, request, replace(each), way, inbox) for each in sentences])
         for _ in sentences:
             yield received(inbox)
 
@@ -116,39 +119,33 @@ class Ticket:
     ) -> Generator[int, None, Hypothesis]:
         inbox: SimpleQueue[Any] = SimpleQueue()
         watched = replace(request, watch=lambda *settled: inbox.put(settled))
-        job = Job(self, watched, replace(sentence), way, inbox)
-        self.pool.add([job])
+        self.pool.add([PooledSentence(self, watched, replace(sentence), way, inbox)])
         n_seen = sentence.n_prefix
-        try:
-            while len(found := received(inbox)) == 3:
-                _, ids, log_probs = found
-                for token, log_prob in zip(ids[n_seen:], log_probs[n_seen:], strict=False):
-                    n_seen += 1
-                    if token != request.end:
-                        self.said.append((token, log_prob))
-                        yield token
-                if request.should_stop():
-                    return cut_off(request, ids[:n_seen], log_probs[:n_seen])
-            best: Hypothesis = found[1][0]
-            return best
-        finally:
-            job.left = True
+        while len(found := received(inbox)) == 3:
+            _, ids, log_probs = found
+            for token, log_prob in zip(ids[n_seen:], log_probs[n_seen:], strict=False):
+                n_seen += 1
+                if token != request.end:
+                    self.said.append((token, log_prob))
+                    yield token
+            if request.should_stop():
+                return cut_off(request, ids[:n_seen], log_probs[:n_seen])
+        best: Hypothesis = found[1][0]
+        return best
 
 
 @dataclass(frozen=True)
-class Handing:
-    """The backend of a pool, as one caller of many sees it; what is watched is left to our own."""
+class SharedBackend:
+    """A backend that many callers share; what is streamed is left to our own search."""
 
     pool: "Pool"
     backend: Backend
     ticket: Ticket
 
     def lacks(self, options: DecodeConfig) -> list[str]:
-        return self.backend.lacks(options)
+        return ["watch"] if self.ticket.watch else self.backend.lacks(options)
 
     def decode(self, request: Request, sentences: Sequence[Sentence]) -> Iterator[Result]:
-        if self.ticket.watch is not None:
-            return ((sentence, []) for sentence in sentences)
         return self.ticket.pooled(self.pool, request, sentences, Best(request))
 
 
@@ -167,68 +164,65 @@ def cut_off(request: Request, ids: list[int], log_probs: list[float]) -> Hypothe
 
 
 class Group:
-    """Jobs of one kind, in one search."""
+    """Sentences that share one search."""
 
     def __init__(self) -> None:
         self.search: Search | None = None
-        self.jobs: dict[int, Job] = {}  # by the identity of their sentences
+        self.inside: dict[int, PooledSentence] = {}  # by the identity of their sentences
 
-    def begin(self, jobs: Sequence[Job]) -> None:
-        self.jobs |= {id(job.sentence): job for job in jobs}
-        new = Search(
-            jobs[0].request,
-            [job.sentence for job in jobs],
-            jobs[0].way,
-            [job.request for job in jobs],
+    def begin(self, new: Sequence[PooledSentence]) -> None:
+        self.inside |= {id(each.sentence): each for each in new}
+        search = Search(
+            new[0].request,
+            [each.sentence for each in new],
+            new[0].way,
+            [each.request for each in new],
         )
-        self.dismiss(new)
+        self.dismiss(search.take())
         if self.search:
-            self.search.join(new)
-        self.search = self.search or new
+            self.search.join(search)
+        self.search = self.search or search
 
     def step(self) -> None:
-        assert self.search is not None, "a group begins with jobs"
-        self.search.take(
-            lambda slot: self.jobs[id(slot.sentence)].over and self.refuse(slot.sentence)
-        )
+        assert self.search is not None, "a group begins with sentences"
+        for sentence, _ in self.search.take(
+            lambda slot: self.inside[id(slot.sentence)].ticket.over
+        ):
+            self.inside.pop(id(sentence)).refuse()
         if self.search:
             self.search.advance()
-            self.dismiss(self.search)
+            self.dismiss(self.search.take())
 
-    def dismiss(self, search: Search) -> None:
-        for sentence, outputs in search.take():
-            self.jobs.pop(id(sentence)).inbox.put((sentence, outputs))
-
-    def refuse(self, sentence: Sentence) -> bool:
-        job = self.jobs.pop(id(sentence))
-        job.inbox.put(job.ticket.refusal())
-        return True
+    def dismiss(self, results: Iterator[Result] | list[Result]) -> None:
+        """Give the results of sentences that are done to who waits for them."""
+        for sentence, outputs in results:
+            self.inside.pop(id(sentence)).inbox.put((sentence, outputs))
 
 
-class Handed(Group):
-    """Jobs that a backend decodes at once; meanwhile those of the next turn gather."""
+class BackendGroup(Group):
+    """Sentences that a backend decodes at once; meanwhile those of the next batch gather."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__()
         self.backend = backend
 
-    def begin(self, jobs: Sequence[Job]) -> None:
-        self.jobs |= {id(job.sentence): job for job in jobs}
-        left = list(jobs)
-        while left:
-            asked = left[0].request
-            same = [job for job in left if is_alike(job.request, asked)]
-            left = [job for job in left if not is_alike(job.request, asked)]
+    def begin(self, new: Sequence[PooledSentence]) -> None:
+        self.inside |= {id(each.sentence): each for each in new}
+        alike = grouped(new, lambda each: (each.request.options, each.request.scored))
+        for some in alike.values():
             with suppress(ClearheadError):  # its process has ended: our own search goes on
-                for sentence, outputs in self.backend.decode(asked, [job.sentence for job in same]):
-                    self.jobs.pop(id(sentence)).inbox.put((sentence, outputs))
-        for job in self.jobs.values():
-            job.inbox.put((job.sentence, []))
-        self.jobs.clear()
+                sentences = [each.sentence for each in some]
+                self.dismiss(self.backend.decode(some[0].request, sentences))
+        self.dismiss([(each.sentence, []) for each in self.inside.values()])
 
 
-def is_alike(one: Request, other: Request) -> bool:
-    return one.options == other.options and one.scored == other.scored
+def grouped(
+    sentences: Sequence[PooledSentence], key: Callable[[PooledSentence], Hashable]
+) -> dict[Hashable, list[PooledSentence]]:
+    found: dict[Hashable, list[PooledSentence]] = {}
+    for each in sentences:
+        found.setdefault(key(each), []).append(each)
+    return found
 
 
 class Pool:
@@ -240,13 +234,9 @@ class Pool:
     def __init__(
         self, name: str = "", group: Callable[[], Group] = Group, n_threads: int = 1
     ) -> None:
-        self.waiting: deque[Job] = deque()
+        self.waiting: deque[PooledSentence] = deque()
         self.changed, self.closed = threading.Condition(), False
-        self.hands = [Hand(self, group) for _ in range(n_threads)]
-        self.threads = [
-            threading.Thread(target=hand.run, name=f"decode {name}", daemon=True)
-            for hand in self.hands
-        ]
+        self.threads = [DecodingThread(self, name, group) for _ in range(n_threads)]
         for thread in self.threads:
             thread.start()
 
@@ -255,23 +245,27 @@ class Pool:
         return all(thread.is_alive() for thread in self.threads)
 
     @property
+    def n_waiting(self) -> int:
+        return len(self.waiting)
+
+    @property
     def n_inside(self) -> int:
-        groups = [group for hand in self.hands for group in hand.groups.copy().values()]
-        return sum(len(group.jobs) for group in groups)
+        groups = [group for thread in self.threads for group in thread.groups.copy().values()]
+        return sum(len(group.inside) for group in groups)
 
     @property
     def n_steps(self) -> int:
-        return sum(hand.n_steps for hand in self.hands)
+        return sum(thread.n_steps for thread in self.threads)
 
     @property
     def n_tokens(self) -> int:
-        return sum(hand.n_tokens for hand in self.hands)
+        return sum(thread.n_tokens for thread in self.threads)
 
-    def add(self, jobs: Sequence[Job]) -> None:
+    def add(self, sentences: Sequence[PooledSentence]) -> None:
         with self.changed:
             if self.closed:
                 raise RequestError("The model was put away.", "Ask again.", 503, "unloaded")
-            self.waiting.extend(jobs)
+            self.waiting.extend(sentences)
             self.changed.notify()
 
     def close(self) -> None:
@@ -281,12 +275,13 @@ class Pool:
             self.changed.notify_all()
 
 
-class Hand:
+class DecodingThread(threading.Thread):
     """One thread of a pool, and the batch that it decodes."""
 
-    def __init__(self, pool: Pool, group: Callable[[], Group]) -> None:
+    def __init__(self, pool: Pool, name: str, group: Callable[[], Group]) -> None:
+        super().__init__(name=f"decode {name}", daemon=True)
         self.pool, self.new_group = pool, group
-        self.groups: dict[tuple[Any, ...], Group] = {}
+        self.groups: dict[Hashable, Group] = {}
         self.n_steps = self.n_tokens = self.n_passed = 0
 
     @torch.inference_mode()
@@ -298,53 +293,46 @@ class Hand:
                 if not (pool.waiting or self.groups):
                     return
                 new = self.admitted()
-            for kind, jobs in by_kind(new).items():
-                group = self.groups.setdefault(kind, self.new_group())
-                self.guarded(kind, partial(group.begin, jobs))
-            for kind, group in list(self.groups.items()):
+            for rules, sentences in grouped(new, lambda each: each.rules).items():
+                group = self.groups.setdefault(rules, self.new_group())
+                self.guarded(rules, partial(group.begin, sentences))
+            for rules, group in list(self.groups.items()):
                 self.n_steps += 1
-                self.n_tokens += len(group.jobs)
-                self.guarded(kind, group.step)
+                self.n_tokens += len(group.inside)
+                self.guarded(rules, group.step)
 
-    def admitted(self) -> list[Job]:
+    def admitted(self) -> list[PooledSentence]:
         """Those whose turn it is, as many as there is room for; those that are over are told so."""
         waiting = self.pool.waiting
-        for job in [job for job in waiting if job.over]:
-            waiting.remove(job)
-            job.inbox.put(job.ticket.refusal())
-        inside = [job for group in self.groups.values() for job in group.jobs.values()]
+        for each in [each for each in waiting if each.ticket.over]:
+            waiting.remove(each)
+            each.refuse()
+        inside = [each for group in self.groups.values() for each in group.inside.values()]
         self.n_passed += 1
         if len(waiting) * FEW < len(inside) and self.n_passed < PATIENCE:
             return []
         self.n_passed = 0
-        room, new = BATCH_TOKENS - sum(job.cost for job in inside), list[Job]()
+        room, new = BATCH_TOKENS - sum(each.cost for each in inside), list[PooledSentence]()
         while waiting and (waiting[0].cost <= room or not (inside or new)):
             room -= waiting[0].cost
             new.append(waiting.popleft())
         return new
 
-    def guarded(self, kind: tuple[Any, ...], work: Callable[[], None]) -> None:
-        """Do a group's work; if it fails, its callers hear of it, and the others go on."""
-        group = self.groups[kind]
+    def guarded(self, rules: Hashable, work: Callable[[], None]) -> None:
+        """Do a group's work; if it fails, its callers get the error, and the others go on."""
+        group = self.groups[rules]
         try:
             work()
         except Exception as error:
-            for job in group.jobs.values():
-                job.inbox.put(error)
-            group.jobs.clear()
-        if not group.jobs:
-            del self.groups[kind]
+            for each in group.inside.values():
+                each.inbox.put(error)
+            group.inside.clear()
+        if not group.inside:
+            del self.groups[rules]
 
 
-def by_kind(jobs: Sequence[Job]) -> dict[tuple[Any, ...], list[Job]]:
-    found: dict[tuple[Any, ...], list[Job]] = {}
-    for job in jobs:
-        found.setdefault(job.kind, []).append(job)
-    return found
-
-
-class Together(Generic[T, V]):
-    """Questions of many threads, answered at once: whoever comes first asks for all who wait."""
+class MicroBatcher(Generic[T, V]):
+    """Questions of many threads, answered at once: the first thread asks for all that wait."""
 
     def __init__(self, answer: Callable[[list[T]], Sequence[V]]) -> None:
         self.answer, self.turn = answer, threading.Lock()

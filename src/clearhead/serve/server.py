@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from multiprocessing.context import SpawnProcess
 
 import torch
@@ -16,9 +17,8 @@ from clearhead.errors import ConfigError
 from clearhead.machine import keep_freed_memory, n_processors
 from clearhead.serve.app import create_app
 from clearhead.serve.door import Door
-from clearhead.serve.models import BackendFor, Load, no_backend
+from clearhead.serve.models import BackendFor
 from clearhead.serve.settings import ServerSettings
-from clearhead.tasks import load
 
 LARGE = 30_000_000
 """Parameters from which on a step is worth sharing among threads; below, they wait for each other
@@ -30,37 +30,35 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class Server(uvicorn.Server):
     """Hears signals itself: first it finishes what it has, then uvicorn may end."""
 
-    def __init__(self, door: Door, settings: ServerSettings) -> None:
+    def __init__(self, door: Door) -> None:
         config = uvicorn.Config(
             door,
             http="h11",
             ws="none",
             lifespan="off",
-            h11_max_incomplete_event_size=settings.limits.headers,
+            h11_max_incomplete_event_size=door.settings.limits.headers,
             timeout_keep_alive=15,
             access_log=False,
             log_config=None,
             server_header=False,
         )
         super().__init__(config)
-        self.door, self.settings = door, settings
-        self.draining: asyncio.Task[None] | None = None
+        self.door = door
 
     def stop(self) -> None:
         """Drain; told a second time, end at once."""
-        if self.draining:
+        if self.door.work.draining:
             self.should_exit = self.force_exit = True
             return
-        self.door.gate.draining = True
+        self.door.work.draining = True
         self.draining = asyncio.get_running_loop().create_task(self.drain())
 
     async def drain(self) -> None:
-        gate = self.door.gate
-        if gate.in_flight:
-            try:
-                await asyncio.wait_for(gate.idle.wait(), self.settings.limits.drain)
-            except TimeoutError:
-                self.force_exit = True
+        """Wait until the requests that were begun are answered, but not for ever."""
+        end = time.monotonic() + self.door.settings.limits.drain
+        while self.door.work.in_flight and time.monotonic() < end:
+            await asyncio.sleep(0.02)
+        self.force_exit |= self.door.work.in_flight > 0
         self.should_exit = True
 
     async def serve_on(self, listening: socket.socket) -> None:
@@ -88,28 +86,22 @@ def listening_socket(settings: ServerSettings) -> socket.socket:
     return found
 
 
-def run_worker(
-    settings: ServerSettings,
-    listening: socket.socket,
-    backend_for: BackendFor = no_backend,
-    load: Load = load,
-) -> None:
+def run_worker(settings: ServerSettings, listening: socket.socket, backend_for: BackendFor) -> None:
     """Serve on a socket until told to stop."""
     keep_freed_memory()
-    door = create_app(settings, load, backend_for)
+    door = create_app(settings, backend_for)
     runs = door.work.shelf.runs.values()
     is_large = any(run.n_parameters > LARGE for run in runs)
     torch.set_num_threads(max(1, n_processors() // settings.workers) if is_large else 1)
     if not settings.lazy:
-        door.work.shelf.open_all()
-    asyncio.run(Server(door, settings).serve_on(listening))
+        door.work.shelf.load_all()
+    asyncio.run(Server(door).serve_on(listening))
 
 
-def run_server(
-    settings: ServerSettings, listening: socket.socket, backend_for: BackendFor = no_backend
-) -> None:
+def run_server(settings: ServerSettings, listening: socket.socket, backend_for: BackendFor) -> None:
     """Serve until told to stop, in this process or in several that share the address."""
-    (run_worker if settings.workers == 1 else run_workers)(settings, listening, backend_for)
+    run = run_worker if settings.workers == 1 else run_workers
+    run(settings, listening, backend_for)
 
 
 def run_workers(

@@ -56,25 +56,25 @@ class ServerSettings:
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:
-        if not (self.is_local or self.key_hash or self.no_auth):
+        if not (self.name in LOOPBACK or self.key_hash or self.no_auth):
             raise ConfigError(
                 f"Others could reach the server at {self.host}, and there is no API key.",
                 "Give --api-key KEY; or type out --no-auth, if everybody may use it.",
             )
 
     @property
-    def is_local(self) -> bool:
-        return self.host in ("127.0.0.1", "localhost", "::1")
+    def name(self) -> str:
+        """The address as the header Host has it."""
+        return f"[{self.host}]" if ":" in self.host else self.host
 
     @property
     def names(self) -> tuple[str, ...]:
         """What the header Host may say, without the port."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return (*LOOPBACK, host, *self.hosts)
+        return (*LOOPBACK, self.name, *self.hosts)
 
     def opens(self, key: str) -> bool:
         """Whether a key is the right one; how long the comparison takes tells nothing."""
-        return not self.key_hash or hmac.compare_digest(hash_of(key), self.key_hash)
+        return hmac.compare_digest(hash_of(key), self.key_hash)
 
 
 def hash_of(key: str) -> str:
